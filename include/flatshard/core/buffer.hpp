@@ -1,0 +1,51 @@
+// Owning memory. A MemoryResource hands out and counts bytes; a Buffer owns one block of it.
+#pragma once
+
+#include <flatshard/core/types.hpp>
+
+#include <utility>
+
+namespace flatshard {
+
+/// Source of memory, counted. Thread-safety: all members may be called from several threads.
+class MemoryResource {
+ public:
+  virtual ~MemoryResource() = default;
+  /// Uninitialised memory aligned to 4096 bytes; allocate(0) is valid. Throws MemoryError.
+  virtual void* allocate(Bytes bytes) = 0;
+  virtual void deallocate(void* pointer, Bytes bytes) noexcept = 0;
+  virtual Bytes allocated() const = 0;           // bytes now in use
+  virtual Bytes high_water() const = 0;          // the most bytes ever in use at once
+  virtual std::int64_t allocations() const = 0;  // calls of allocate so far
+};
+
+/// Owns one uninitialised block of a resource. Move-only; the resource must outlive it.
+class Buffer {
+ public:
+  Buffer() = default;
+  Buffer(MemoryResource& resource, Bytes bytes)
+      : resource_(&resource), data_(resource.allocate(bytes)), bytes_(bytes) {}
+  Buffer(Buffer&& other) noexcept { swap(other); }
+  Buffer& operator=(Buffer&& other) noexcept {
+    Buffer(std::move(other)).swap(*this);
+    return *this;
+  }
+  ~Buffer() {
+    if (resource_ != nullptr) resource_->deallocate(data_, bytes_);
+  }
+
+  void* data() const { return data_; }
+  Bytes size() const { return bytes_; }
+  void swap(Buffer& other) noexcept {
+    std::swap(resource_, other.resource_);
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+  }
+
+ private:
+  MemoryResource* resource_ = nullptr;
+  void* data_ = nullptr;
+  Bytes bytes_ = 0;
+};
+
+}  // namespace flatshard

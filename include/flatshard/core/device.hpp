@@ -1,0 +1,37 @@
+// A device is a run-time value: where memory comes from, how streams are made, which kernels run.
+// No Sharder type depends on it.
+#pragma once
+
+#include <flatshard/core/buffer.hpp>
+#include <flatshard/core/stream.hpp>
+
+#include <memory>
+#include <string_view>
+
+namespace flatshard {
+
+class KernelTable;  // ops/kernel_table.hpp: what the device can do to elements
+
+enum class DeviceKind { Host, Cuda };
+
+/// What the library asks of a place that computes. Implementations outlive every Sharder, stream,
+/// event and buffer made from them. Thread-safety: ranks that are threads use one device each.
+class Device {
+ public:
+  virtual ~Device() = default;
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+  virtual DeviceKind kind() const = 0;
+  virtual std::string_view name() const = 0;
+  /// Accounted memory of this device.
+  virtual MemoryResource& memory() = 0;
+  /// A new stream; for a host device inline or with its own thread, as the device was made.
+  virtual std::unique_ptr<Stream> make_stream() = 0;
+  virtual std::unique_ptr<Event> make_event() = 0;
+  virtual const KernelTable& kernels() const = 0;
+
+ protected:
+  Device() = default;
+};
+
+}  // namespace flatshard

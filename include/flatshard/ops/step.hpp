@@ -1,0 +1,50 @@
+// What one optimizer step on a range of elements is given: the contract between the engine, the
+// optimizers' functors and the kernels of every device.
+#pragma once
+
+#include <flatshard/tensor/dtype.hpp>
+
+#include <array>
+#include <cstddef>
+
+namespace flatshard {
+
+/// Storage dtypes of one step kernel. Arithmetic is fp32 (fp64 where the master is fp64).
+struct StepRow {
+  DType master;
+  DType gradient;
+  DType state;
+  DType copy;        // of the compute copy; == master and writes_copy == false when there is none
+  bool writes_copy;  // the new parameter is also stored, rounded to nearest, as `copy`
+  bool stochastic;   // bf16 master (and bf16 states) round stochastically
+  friend constexpr bool operator==(const StepRow&, const StepRow&) = default;
+};
+
+inline constexpr int max_optimizer_states = 3;
+inline constexpr std::size_t max_functor_bytes = 96;
+
+/// What the device decided for this step; lives in device memory.
+struct StepScalars {
+  double coefficient;  // gradient multiplier: clip / (divisor * loss scale), rounded once to float
+  std::int64_t apply;  // 0: this step is skipped, nothing may change
+};
+
+/// One contiguous range of a shard. Pointers are to its first element; all ranges have `count`
+/// elements. The functor (hyper-parameters of the range's group) travels by value.
+struct StepArguments {
+  void* master;
+  const void* gradient;  // sum over all contributions, not averaged
+  std::array<void*, max_optimizer_states> states;
+  void* copy;  // or nullptr
+  Elements count;
+  Elements canonical;          // canonical index of the first element (keys stochastic rounding)
+  const StepScalars* scalars;  // device memory
+  const std::int64_t* time;    // device memory: number of this update, 1 for the first
+  std::uint64_t seed;          // of stochastic rounding
+  alignas(8) std::array<std::byte, max_functor_bytes> functor;
+};
+
+/// Runs the step for all `count` elements in the calling thread.
+using HostStep = void (*)(const StepArguments& arguments);
+
+}  // namespace flatshard
