@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds and tests.
+#
+#   bash tests/run.sh         what a developer runs: g++, every suite
+#   bash tests/run.sh full    what CI runs: fresh builds, g++ and clang++ with warnings as errors, sanitizers,
+#                             compile-time budgets, a build as a subproject
+#
+# Last line: N passed, N failed.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+source tests/support/stages.sh
+
+mode=${1:-quick}
+case $mode in
+  quick | full) ;;
+  *) echo "tests/run.sh: '$mode' is not a mode; give nothing or 'full'" >&2; exit 2 ;;
+esac
+
+bash tools/install_dependencies.sh "$mode" || exit 1
+source tools/toolchain.sh
+
+if [ "$mode" = quick ]; then
+  stage 'configure' configure_once build -Dtests=enabled -Dexamples=enabled &&
+    stage 'build' build_tests build &&
+    run_tests build
+else
+  # The budgets are for g++, two cores or one: seconds of processor time in a fresh folder.
+  stage 'g++: configure' configure_fresh gcc "${CXX:-g++}" &&
+    stage_within 150 'g++: library, tools and examples' ninja -C build-full/gcc programs &&
+    stage_within 400 'g++: with all tests' build_tests build-full/gcc &&
+    run_tests build-full/gcc
+  stage 'g++: benchmarks' ninja -C build-full/gcc
+
+  stage 'clang++, address and undefined: configure' configure_fresh clang-address clang++ \
+    -Db_sanitize=address,undefined -Db_lundef=false -Dbuildtype=debugoptimized -Doptimization=1 -Ddebug=false \
+    -Dbench=disabled "-Dcpp_args=$undefined_flags" &&
+    stage 'clang++, address and undefined: build' build_tests build-full/clang-address &&
+    run_tests build-full/clang-address -t 5
+
+  stage 'clang++, thread: configure' configure_fresh clang-thread clang++ \
+    -Db_sanitize=thread -Db_lundef=false -Doptimization=1 -Dbench=disabled &&
+    stage 'clang++, thread: build' build_tests build-full/clang-thread &&
+    run_tests build-full/clang-thread -t 5 --suite unit --suite property --suite examples
+
+  stage 'subproject: build' build_subproject
+  stage 'subproject: library alone' only_the_library build-full/subproject/build
+  stage 'absent back ends are refused' refuses_absent_back_ends
+fi
+
+finish

@@ -1,0 +1,35 @@
+#!/usr/bin/env python3
+"""Adds up the test logs of build folders: count.py BUILD... prints 'PASSED FAILED'.
+
+A doctest program counts its test cases, a check its own 'N passed, N failed', any other test one.
+"""
+import json
+import pathlib
+import re
+import sys
+
+DOCTEST = re.compile(r"^\[doctest\] test cases:\s*\d+ \|\s*(\d+) passed \|\s*(\d+) failed", re.MULTILINE)
+CHECK = re.compile(r"^(\d+) passed, (\d+) failed$", re.MULTILINE)
+GOOD = {"OK", "EXPECTEDFAIL", "SKIP"}
+
+
+def count(row):
+    output = row.get("stdout", "")
+    match = DOCTEST.search(output) or CHECK.search(output)
+    good = row["result"] in GOOD
+    passed, failed = map(int, match.groups()) if match else (int(good), 0)
+    return passed, failed if good else max(failed, 1)
+
+
+def rows(build):
+    log = pathlib.Path(build) / "meson-logs/testlog.json"
+    return [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+
+
+def main():
+    counts = [count(row) for build in sys.argv[1:] for row in rows(build)]
+    print(sum(passed for passed, _ in counts), sum(failed for _, failed in counts))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+# shellcheck shell=bash
+# Sourced by tests/run.sh: named stages, their counts and times.
+stages_passed=0
+stages_failed=0
+tested=()
+budgets=()
+
+export CCACHE_DISABLE=1 # a build time that is measured is not one that was remembered
+export ASAN_OPTIONS=detect_stack_use_after_return=1:strict_init_order=1
+export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
+export TSAN_OPTIONS=second_deadlock_stack=1
+
+undefined_flags="-fsanitize=float-cast-overflow,integer -fno-sanitize-recover=all"
+undefined_flags+=" -fsanitize-ignorelist=$PWD/tests/sanitizers/ignorelist.txt"
+
+# record NAME STATUS
+record() {
+  if [ "$2" -eq 0 ]; then
+    stages_passed=$((stages_passed + 1))
+  else
+    stages_failed=$((stages_failed + 1))
+    echo "FAILED: $1"
+  fi
+  return "$2"
+}
+
+# stage NAME COMMAND...: runs the command, quiet unless it fails.
+stage() {
+  local name=$1 log status
+  shift
+  log=$(mktemp)
+  echo "== $name"
+  "$@" >"$log" 2>&1 </dev/null
+  status=$?
+  [ $status -eq 0 ] || tail -n 60 "$log"
+  rm -f "$log"
+  record "$name" $status
+}
+
+# stage_within SECONDS NAME COMMAND...: as stage, and its processor time, added to that of the earlier
+# budgeted stages, must stay within the seconds.
+cpu_total=0
+stage_within() {
+  local limit=$1 name=$2 before after
+  shift 2
+  before=$(children_cpu_seconds)
+  stage "$name" "$@" || return 1
+  after=$(children_cpu_seconds)
+  cpu_total=$((cpu_total + after - before))
+  budgets+=("$name: $cpu_total CPU-seconds (budget $limit)")
+  echo "${budgets[-1]}"
+  [ "$cpu_total" -le "$limit" ]
+  record "$name: within $limit CPU-seconds" $?
+  return 0
+}
+
+# User and system seconds of all finished children of this shell.
+children_cpu_seconds() { python3 -c '
+import sys
+fields = open(f"/proc/{sys.argv[1]}/stat").read().rsplit(")", 1)[1].split()
+print((int(fields[13]) + int(fields[14])) // int(sys.argv[2]))' $$ "$(getconf CLK_TCK)"; }
+
+configure_once() {
+  local folder=$1
+  shift
+  if [ -f "$folder/build.ninja" ]; then meson configure "$folder" "$@"; else meson setup "$folder" "$@"; fi
+}
+
+# configure_fresh NAME COMPILER OPTION...: an empty folder build-full/NAME, warnings as errors.
+configure_fresh() {
+  local folder=build-full/$1 compiler=$2
+  shift 2
+  rm -rf "$folder"
+  CXX=$compiler meson setup "$folder" -Dwerror=true -Dtests=enabled -Dexamples=enabled "$@"
+}
+
+build_tests() { ninja -C "$1" meson-test-prereq programs; }
+
+# run_tests FOLDER OPTION...
+run_tests() {
+  local folder=$1
+  shift
+  echo "== test $folder"
+  meson test -C "$folder" --no-rebuild --print-errorlogs "$@" </dev/null
+  tested+=("$folder")
+}
+
+build_subproject() {
+  local folder=build-full/subproject
+  rm -rf "$folder" && mkdir -p "$folder/source/subprojects" &&
+    cp tests/subproject/* "$folder/source" && ln -s "$PWD" "$folder/source/subprojects/flatshard" &&
+    CXX=${CXX:-g++} meson setup "$folder/build" "$folder/source" --buildtype=debug -Dwerror=true &&
+    ninja -C "$folder/build" && "$folder/build/guest"
+}
+
+# As a subproject flatshard brings its library and nothing else.
+only_the_library() {
+  meson introspect --targets "$1" | python3 -c '
+import json, sys
+names = sorted(target["name"] for target in json.load(sys.stdin) if target["type"] != "static library")
+print(names)
+sys.exit(names != ["guest"])'
+}
+
+refuses_absent_back_ends() {
+  local backend output
+  for backend in cuda nccl mpi uring; do
+    output=$(meson setup build-full/refused -D$backend=enabled --wipe 2>&1 || true)
+    rm -rf build-full/refused
+    case $output in *"not built yet in this version: the $backend back end"*) ;; *) echo "$output"; return 1 ;; esac
+  done
+}
+
+finish() {
+  local passed=0 failed=0
+  if [ ${#tested[@]} -gt 0 ]; then
+    read -r passed failed < <(python3 tests/support/count.py "${tested[@]}") || failed=1
+  fi
+  [ ${#budgets[@]} -eq 0 ] || printf '%s\n' "${budgets[@]}"
+  passed=$((passed + stages_passed))
+  failed=$((failed + stages_failed))
+  echo "$passed passed, $failed failed"
+  [ "$failed" -eq 0 ]
+  exit
+}
