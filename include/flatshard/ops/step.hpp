@@ -41,6 +41,7 @@ struct StepArguments {
   const StepScalars* scalars;  // device memory
   const std::int64_t* time;    // device memory: number of this update, 1 for the first
   std::uint64_t seed;          // of stochastic rounding
+  StepRow row;                 // dtypes behind the pointers: a device may cut the range in parts
   alignas(8) std::array<std::byte, max_functor_bytes> functor;
 };
 
