@@ -28,3 +28,11 @@
 // Inlined whatever the optimisation level: kernels built for one instruction set must not share an
 // out-of-line copy with kernels built for another.
 #define FLATSHARD_INLINE inline __attribute__((always_inline))
+
+// On functions whose unsigned arithmetic wraps on purpose, which clang's -fsanitize=integer would
+// report.
+#if defined(__clang__)
+#define FLATSHARD_WRAPS __attribute__((no_sanitize("unsigned-integer-overflow")))
+#else
+#define FLATSHARD_WRAPS
+#endif
