@@ -1,0 +1,58 @@
+// The same strategies under the names of FSDP and DeepSpeed.
+#pragma once
+
+#include <flatshard/policy/strategy.hpp>
+
+#include <type_traits>
+
+namespace flatshard {
+
+namespace zero {
+
+namespace detail {
+template <int number>
+struct Stage;
+template <>
+struct Stage<0> {
+  using type = strategy::NoShard;
+};
+template <>
+struct Stage<1> {
+  using type = strategy::ShardOptimizer;
+};
+template <>
+struct Stage<2> {
+  using type = strategy::ShardGradOp;
+};
+template <>
+struct Stage<3> {
+  using type = strategy::FullShard;
+};
+}  // namespace detail
+
+/// DeepSpeed's stages. Stage 2 here also shards the parameters outside computation.
+template <int number>
+using stage = typename detail::Stage<number>::type;
+using MiCS = strategy::HybridShard;
+using hpZ = strategy::FullShardSecondary;
+
+}  // namespace zero
+
+namespace fsdp {
+
+using NO_SHARD = strategy::NoShard;
+using SHARD_GRAD_OP = strategy::ShardGradOp;
+using FULL_SHARD = strategy::FullShard;
+using HYBRID_SHARD = strategy::HybridShard;
+using HYBRID_SHARD_ZERO2 = strategy::HybridShardGradOp;
+
+}  // namespace fsdp
+
+static_assert(std::is_same_v<zero::stage<0>, fsdp::NO_SHARD>);
+static_assert(std::is_same_v<zero::stage<2>, fsdp::SHARD_GRAD_OP>);
+static_assert(std::is_same_v<zero::stage<3>, fsdp::FULL_SHARD>);
+static_assert(std::is_same_v<zero::MiCS, fsdp::HYBRID_SHARD>);
+static_assert(!std::is_same_v<zero::stage<1>, zero::stage<0>>);
+static_assert(!std::is_same_v<zero::hpZ, zero::MiCS>);
+
+}  // namespace flatshard
