@@ -1,0 +1,99 @@
+#include "data.hpp"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string_view>
+
+#include "option_error.hpp"
+
+namespace train_gpt {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<std::uint8_t> read_bytes(const fs::path& path) {
+  std::ifstream file{path, std::ios::binary};
+  if (!file || fs::is_directory(path))
+    throw OptionError("the data file " + path.string() + " cannot be read");
+  return {std::istreambuf_iterator<char>{file}, std::istreambuf_iterator<char>{}};
+}
+
+constexpr std::array<std::string_view, 8> text_folders = {"include", "src",   "kernels", "examples",
+                                                          "tests",   "bench", "tools",   "docs"};
+
+bool is_text(const fs::path& path) {
+  const fs::path extension = path.extension();
+  return extension == ".md" || extension == ".hpp" || extension == ".cpp" || extension == ".py" ||
+         extension == ".sh" || path.filename() == "LICENSE" || path.filename() == "meson.build";
+}
+
+std::vector<fs::path> project_texts(const fs::path& root) {
+  std::vector<fs::path> found;
+  for (const auto& entry : fs::directory_iterator(root))
+    if (entry.is_regular_file() && is_text(entry.path())) found.push_back(entry.path());
+  for (const std::string_view folder : text_folders)
+    if (fs::is_directory(root / folder))
+      for (const auto& entry : fs::recursive_directory_iterator(root / folder))
+        if (entry.is_regular_file() && is_text(entry.path())) found.push_back(entry.path());
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+/// The project's root: it holds flatshard's configuration header.
+bool is_project(const fs::path& root) {
+  std::error_code ignored;
+  return fs::exists(root / "include" / "flatshard" / "config.hpp", ignored);
+}
+
+fs::path project_root() {
+  const fs::path here = fs::current_path();
+  for (const fs::path& root : {fs::path{TRAIN_GPT_SOURCE_ROOT}, here, here.parent_path()})
+    if (is_project(root)) return root;
+  throw OptionError("the project's own text was not found, so give a text file with --data");
+}
+
+constexpr std::uint64_t mix(std::uint64_t x) {  // splitmix64
+  x += 0x9e3779b97f4a7c15;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+}  // namespace
+
+Corpus::Corpus(std::vector<std::uint8_t> bytes, const std::string& name, std::int64_t context)
+    : bytes_{std::move(bytes)} {
+  if (size() < context + 1)
+    throw OptionError("the data in " + name + " has " + std::to_string(size()) +
+                      " bytes, but one sequence of --context " + std::to_string(context) +
+                      " needs " + std::to_string(context + 1));
+}
+
+Corpus Corpus::from_file(const std::string& path, std::int64_t context) {
+  return {read_bytes(path), path, context};
+}
+
+Corpus Corpus::from_project(std::int64_t context) {
+  std::vector<std::uint8_t> all;
+  for (const fs::path& path : project_texts(project_root())) {
+    const std::vector<std::uint8_t> bytes = read_bytes(path);
+    all.insert(all.end(), bytes.begin(), bytes.end());
+  }
+  return {std::move(all), "the project's own text", context};
+}
+
+void Corpus::sequence(std::uint64_t seed, std::int64_t step, std::int64_t index,
+                      std::int64_t context, std::int32_t* tokens, std::int32_t* targets) const {
+  const std::uint64_t word = mix(mix(mix(seed) ^ static_cast<std::uint64_t>(step)) ^
+                                 static_cast<std::uint64_t>(index));
+  const auto begin = static_cast<std::size_t>(word % static_cast<std::uint64_t>(size() - context));
+  for (std::size_t i = 0; i < static_cast<std::size_t>(context); ++i) {
+    tokens[i] = bytes_[begin + i];
+    targets[i] = bytes_[begin + i + 1];
+  }
+}
+
+}  // namespace train_gpt

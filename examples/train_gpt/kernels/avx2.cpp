@@ -1,0 +1,46 @@
+// -mavx2 -mfma
+#include <immintrin.h>
+
+#include "kernels.hpp"
+
+namespace train_gpt {
+namespace {
+
+constexpr const char* instruction_set_name = "avx2";
+constexpr std::int64_t tile_rows = 6;  // 6 x 2 sums, 2 columns of B and a broadcast: 15 of 16 registers
+
+template <class Real>
+struct Vector;
+
+template <>
+struct Vector<float> {
+  using type = __m256;
+  static constexpr int lanes = 8;
+  static type zero() { return _mm256_setzero_ps(); }
+  static type load(const float* p) { return _mm256_loadu_ps(p); }
+  static void store(float* p, type v) { _mm256_storeu_ps(p, v); }
+  static type broadcast(float x) { return _mm256_set1_ps(x); }
+  static type fma(type a, type b, type c) { return _mm256_fmadd_ps(a, b, c); }
+};
+
+template <>
+struct Vector<double> {
+  using type = __m256d;
+  static constexpr int lanes = 4;
+  static type zero() { return _mm256_setzero_pd(); }
+  static type load(const double* p) { return _mm256_loadu_pd(p); }
+  static void store(double* p, type v) { _mm256_storeu_pd(p, v); }
+  static type broadcast(double x) { return _mm256_set1_pd(x); }
+  static type fma(type a, type b, type c) { return _mm256_fmadd_pd(a, b, c); }
+};
+
+}  // namespace
+}  // namespace train_gpt
+
+#include "kernel_table.hpp"
+#include "tables.hpp"
+
+namespace train_gpt {
+const Kernels<float>& avx2_float() { return table<float>; }
+const Kernels<double>& avx2_double() { return table<double>; }
+}  // namespace train_gpt
