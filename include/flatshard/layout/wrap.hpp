@@ -7,7 +7,8 @@
 
 namespace flatshard {
 
-/// unit_of[m] for every module m of the model; units are numbered from 0 in order of first module.
+/// A number in [0, modules) for every module of the model: modules with equal numbers share a unit.
+/// assign_units (layout/unit.hpp) checks the result and numbers the units in order of first module.
 using WrapPolicy = std::function<std::vector<int>(const Model&)>;
 
 namespace wrap {
@@ -16,10 +17,11 @@ namespace wrap {
 WrapPolicy each_module();
 /// One unit for everything (FSDP: NO_WRAP).
 WrapPolicy all_in_one();
-/// Modules in order are merged while a unit stays at or below `elements` (FSDP: size_based).
+/// Modules in order are merged while a unit stays at or below `elements`, at least 1 (FSDP:
+/// size_based); a module above it has a unit of its own.
 WrapPolicy up_to(Elements elements);
 /// One unit per distinct prefix: a module belongs to the longest prefix of its name among
-/// `prefixes`; modules without one share the root unit.
+/// `prefixes`, in whole components ("h.1" is none of "h.10"); modules without one share a unit.
 WrapPolicy by_prefix(std::vector<std::string> prefixes);
 
 }  // namespace wrap
