@@ -117,7 +117,7 @@ TEST_CASE("unflatten(gather(shard(x))) == x, and padding stays zero") {
       for (Rank rank = 0; rank < world; ++rank) {
         std::vector<int> slice(at(partition.slice()), 0);
         for_each_element(layout, partition, rank, [&](auto p, auto from, auto to) {
-          slice[to] = parameters[p][from];
+          slice.at(to) = parameters.at(p).at(from);
           restored[p][from] = slice[to];
           ++owned;
         });
@@ -143,7 +143,7 @@ TEST_CASE("a parameter without elements has one owner") {
       std::vector<int> owners(numels.size(), 0);
       for (Rank rank = 0; rank < world; ++rank) {
         for (const Fragment& fragment : fragments(layout, partition, rank)) {
-          owners[at(fragment.parameter)] += fragment.count == 0;
+          owners.at(at(fragment.parameter)) += fragment.count == 0;
         }
       }
       for (std::size_t i = 0; i < numels.size(); ++i) CHECK(owners[i] == (numels[i] == 0));
