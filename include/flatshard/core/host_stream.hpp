@@ -5,25 +5,55 @@
 #include <flatshard/core/stream.hpp>
 #include <flatshard/core/task.hpp>
 
+#include <exception>
 #include <memory>
 
 namespace flatshard {
 
 enum class StreamForm { Inline, Threaded };
 
-/// A stream that runs host tasks in order. After a task throws, later tasks are not run (events
-/// still complete, so nobody hangs) and the error is rethrown by the next enqueue or synchronize.
+/// A stream that runs host tasks in order; both forms behave alike.
+///
+/// Errors: after a task throws, everything issued before the error is reported is skipped: tasks
+/// are destroyed unrun, while records still complete and waits still order, so nobody hangs. The
+/// next enqueue or synchronize waits for that to end and rethrows the error, once; the task given
+/// to that enqueue is not run either. From then on the stream works as before. Errors do not travel
+/// over events. The destructor runs what was issued, never throws, and drops an error that nobody
+/// asked for.
 class HostStream : public Stream {
  public:
-  /// Runs `task` after everything issued before it. Blocks only while the queue is full.
-  /// Allocates nothing: a task holds its captures in place (see Task::capacity).
+  /// Runs `task` after everything issued before it. Blocks only while the queue is full (and, see
+  /// above, to report an error). Allocates nothing: a task holds its captures in place, see
+  /// Task::capacity.
   virtual void enqueue(Task task) = 0;
+
+  /// While a host stream destroys a task unrun: the error because of which it does so. Otherwise
+  /// null. For callables whose peers wait for them: their destructor can pass the reason on.
+  static std::exception_ptr skip_reason() noexcept;
+
+ protected:
+  /// Destroys `task` unrun; skip_reason() is `reason` meanwhile.
+  static void skip(Task& task, const std::exception_ptr& reason) noexcept;
+};
+
+/// Runs each task in the issuing thread, at once. Needs no allocation: may live on the stack.
+class InlineStream final : public HostStream {
+ public:
+  void enqueue(Task task) override;
+  void record(Event& event) override;
+  void wait(Event& event) override;
+  void synchronize() override;
+
+ private:
+  std::exception_ptr error_;
 };
 
 /// The host stream behind `stream`; the caller knows that it is one.
 inline HostStream& host_stream(StreamRef stream) { return static_cast<HostStream&>(stream.get()); }
 
+/// Throws Error when a threaded stream cannot start its thread.
 std::unique_ptr<HostStream> make_host_stream(StreamForm form);
+/// For host streams of both forms; may outlive them.
 std::unique_ptr<Event> make_host_event();
 
 }  // namespace flatshard

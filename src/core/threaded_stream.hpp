@@ -1,0 +1,50 @@
+// The threaded form of a host stream.
+#pragma once
+
+#include <flatshard/core/host_stream.hpp>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <thread>
+
+#include "host_event.hpp"
+
+namespace flatshard::detail {
+
+/// One issuing thread, one worker, a ring of task slots between them. Entry n lies in slot
+/// n % slots; it is issued when issued_ > n and done, its slot free, when done_ > n.
+class ThreadedStream final : public HostStream {
+ public:
+  ThreadedStream();
+  ~ThreadedStream() override;
+  void enqueue(Task task) override;
+  void record(Event& event) override;
+  void wait(Event& event) override;
+  void synchronize() override;
+
+ private:
+  static constexpr std::uint64_t slots = 256;  // 70 KiB; a step issues a few dozen tasks at a time
+
+  struct Entry {
+    Task task;            // empty: the worker ends
+    bool always = false;  // runs whatever failed before it: waits, and the end
+  };
+
+  void push(Task task, bool always);
+  void work();
+  void execute(Entry& entry);
+  void rethrow_error();
+
+  std::array<Entry, slots> ring_;
+  Progress issued_;
+  std::shared_ptr<Progress> done_ = std::make_shared<Progress>();
+  std::atomic<bool> failed_{false};
+  std::exception_ptr error_;  // the worker's; the issuing thread's once failed_ and all is done
+
+  std::thread thread_;  // last: starts when the rest is there
+};
+
+}  // namespace flatshard::detail
