@@ -1,0 +1,65 @@
+// Stochastic gradient descent with momentum, as PyTorch defines it.
+#pragma once
+
+#include <flatshard/core/exact.hpp>
+#include <flatshard/ops/optimizer_concepts.hpp>
+
+#include <array>
+
+namespace flatshard {
+
+/// g = -g if maximize;  g = g + weight_decay p;  b = g at the first update or without momentum,
+/// else momentum b + (1 - dampening) g;  p = p - lr (g + momentum b if nesterov, else b)
+struct SGD {
+  double lr = 1e-3;           // >= 0
+  double momentum = 0.0;      // >= 0
+  double dampening = 0.0;     // at most 1; 0 with nesterov
+  double weight_decay = 0.0;  // >= 0
+  bool nesterov = false;      // needs momentum > 0
+  bool maximize = false;
+
+  static constexpr std::string_view name = "sgd";
+  static constexpr std::array<std::string_view, 1> state_names{"momentum_buffer"};
+  friend constexpr bool operator==(const SGD&, const SGD&) = default;
+
+  template <class Real>
+  struct Coefficients {
+    Real sign;  // of the gradient: -1 to maximize
+    Real weight_decay;
+    Real momentum, gradient_share;  // momentum, 1 - dampening
+    Real lr;
+    bool starts;  // the buffer becomes the gradient
+    bool nesterov;
+  };
+
+  template <class Real>
+  FLATSHARD_INLINE FLATSHARD_HOST_DEVICE Coefficients<Real> coefficients(std::int64_t time) const {
+    return {maximize ? Real{-1} : Real{1},
+            static_cast<Real>(weight_decay),
+            static_cast<Real>(momentum),
+            static_cast<Real>(exact::add(1.0, -dampening)),
+            static_cast<Real>(lr),
+            time == 1 || momentum == 0,
+            nesterov};
+  }
+
+  template <class Real>
+  FLATSHARD_INLINE FLATSHARD_HOST_DEVICE static void update(const Coefficients<Real>& with,
+                                                            Real& parameter, Real gradient,
+                                                            Real* states) {
+    const Real up = exact::mul(with.sign, gradient);
+    const Real g = with.weight_decay == 0 ? up : exact::fma(with.weight_decay, parameter, up);
+    const Real carried = exact::fma(with.momentum, states[0], exact::mul(with.gradient_share, g));
+    const Real buffer = with.starts ? g : carried;
+    const Real ahead = exact::fma(with.momentum, buffer, g);
+    parameter = exact::fma(-with.lr, with.nesterov ? ahead : buffer, parameter);
+    states[0] = buffer;
+  }
+};
+
+/// Throws UsageError naming the hyper-parameter that is out of its range.
+void validate(const SGD& sgd);
+
+static_assert(ElementwiseOptimizer<SGD>);
+
+}  // namespace flatshard
