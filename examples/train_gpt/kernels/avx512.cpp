@@ -2,6 +2,7 @@
 #include <immintrin.h>
 
 #include "kernels.hpp"
+#include "transpose_avx2.hpp"
 
 namespace train_gpt {
 namespace {

@@ -21,6 +21,12 @@ struct Vector {
   static type fma(type a, type b, type c) { return fused(a, b, c); }
 };
 
+template <class Real>
+void transpose_4x4(Real* out, std::int64_t out_row, const Real* in, std::int64_t in_row) {
+  for (int i = 0; i < 4; ++i)
+    for (int j = 0; j < 4; ++j) out[i * out_row + j] = in[j * in_row + i];
+}
+
 }  // namespace
 }  // namespace train_gpt
 

@@ -9,7 +9,7 @@ namespace {
 
 template <class Real>
 struct Tile {
-  static constexpr int vectors = 2;
+  static constexpr int vectors = Vector<Real>::lanes == 1 ? 4 : 2;
   static constexpr int columns = vectors * Vector<Real>::lanes;
 };
 
@@ -52,7 +52,7 @@ using TileFunction = void (*)(const Real*, std::int64_t, std::int64_t, const Rea
 
 template <class Real>
 TileFunction<Real> tile_of(std::int64_t rows) {
-  static_assert(tile_rows <= 8);
+  static_assert(tile_rows <= gemm_max_rows);
   constexpr TileFunction<Real> table[] = {
       register_tile<Real, 1>, register_tile<Real, 2>, register_tile<Real, 3>,
       register_tile<Real, 4>, register_tile<Real, 5>, register_tile<Real, 6>,
@@ -72,27 +72,30 @@ void pack_panel(Real* panel, const Real* b, std::int64_t b_row, std::int64_t b_c
       __builtin_memcpy(panel + p * width, b + p * b_row, sizeof(Real) * width);
     return;
   }
-  if (columns == width) {
-    for (std::int64_t p = 0; p < depth; ++p)
-      for (std::int64_t j = 0; j < width; ++j) panel[p * width + j] = b[p * b_row + j * b_column];
-    return;
-  }
-  for (std::int64_t p = 0; p < depth; ++p)
+  std::int64_t p = 0;
+  if (columns == width && b_row == 1)
+    for (; p + 4 <= depth; p += 4)
+      for (std::int64_t j = 0; j < width; j += 4)
+        transpose_4x4(panel + p * width + j, width, b + p + j * b_column, b_column);
+  for (; p < depth; ++p)
     for (std::int64_t j = 0; j < width; ++j)
       panel[p * width + j] = j < columns ? b[p * b_row + j * b_column] : Real(0);
 }
 
-/// sliver[p][i] = A(i, p) for `rows` rows that lie side by side in memory (a_row = 1).
+/// Slivers of tile_rows rows, one behind the other: sliver[p][i] = A(i, p), for rows that lie side by
+/// side in memory (a_row = 1). Several at once, because a row of A^T is read by whole cache lines.
 template <class Real>
-void pack_sliver(Real* sliver, const Real* a, std::int64_t a_column, std::int64_t depth,
-                 std::int64_t rows) {
-  if (rows == tile_rows) {
-    for (std::int64_t p = 0; p < depth; ++p)
-      __builtin_memcpy(sliver + p * tile_rows, a + p * a_column, sizeof(Real) * tile_rows);
-    return;
+void pack_slivers(Real* slivers, const Real* a, std::int64_t a_column, std::int64_t depth,
+                  std::int64_t rows) {
+  const std::int64_t whole = rows / tile_rows, rest = rows % tile_rows;
+  for (std::int64_t p = 0; p < depth; ++p) {
+    const Real* from = a + p * a_column;
+    Real* to = slivers + p * tile_rows;
+    for (std::int64_t s = 0; s < whole; ++s)
+      __builtin_memcpy(to + s * tile_rows * depth, from + s * tile_rows, sizeof(Real) * tile_rows);
+    for (std::int64_t i = 0; i < rest; ++i)
+      to[whole * tile_rows * depth + i] = from[whole * tile_rows + i];
   }
-  for (std::int64_t p = 0; p < depth; ++p)
-    for (std::int64_t i = 0; i < rows; ++i) sliver[p * tile_rows + i] = a[p * a_column + i];
 }
 
 /// A tile that sticks out of C on the right goes through `edge`, a tile of its own.
@@ -113,15 +116,17 @@ void edge_tile(const Real* a, std::int64_t a_row, std::int64_t a_column, const R
 template <class Real>
 void gemm_block(const MatrixProduct<Real>& t, const Real* a, const Real* packed, Real* c,
                 const Real* start, std::int64_t start_row, std::int64_t depth, std::int64_t columns,
-                Real* sliver, Real* edge) {
+                Real* slivers, Real* edge) {
   constexpr std::int64_t width = Tile<Real>::columns;
+  const bool side_by_side = t.a_column != 1;
+  const std::int64_t a_row = side_by_side ? 1 : t.a_row;
+  const std::int64_t a_column = side_by_side ? tile_rows : 1;
   for (std::int64_t i = 0; i < t.m; i += tile_rows) {
     const std::int64_t rows = smaller(tile_rows, t.m - i);
-    const bool side_by_side = t.a_column != 1;
-    if (side_by_side) pack_sliver(sliver, a + i * t.a_row, t.a_column, depth, rows);
-    const Real* left = side_by_side ? sliver : a + i * t.a_row;
-    const std::int64_t a_row = side_by_side ? 1 : t.a_row;
-    const std::int64_t a_column = side_by_side ? tile_rows : 1;
+    const std::int64_t within = i % (gemm_slivers * tile_rows);
+    if (side_by_side && within == 0)
+      pack_slivers(slivers, a + i, t.a_column, depth, smaller(gemm_slivers * tile_rows, t.m - i));
+    const Real* left = side_by_side ? slivers + within * depth : a + i * t.a_row;
     const TileFunction<Real> tile = tile_of<Real>(rows);
     for (std::int64_t j = 0; j < columns; j += width) {
       const Real* from = start ? start + i * start_row + j : nullptr;
@@ -139,8 +144,8 @@ template <class Real>
 void gemm(const MatrixProduct<Real>& t) {
   constexpr std::int64_t width = Tile<Real>::columns;
   Real* packed = t.scratch;
-  Real* sliver = packed + gemm_depth * (gemm_columns + 64);
-  Real* edge = sliver + gemm_depth * gemm_max_rows;
+  Real* slivers = packed + gemm_depth * (gemm_columns + 64);
+  Real* edge = slivers + gemm_depth * gemm_slivers * gemm_max_rows;
   for (std::int64_t j = 0; j < t.n; j += gemm_columns) {
     const std::int64_t columns = smaller(gemm_columns, t.n - j);
     for (std::int64_t p = 0; p < t.k || p == 0; p += gemm_depth) {
@@ -150,7 +155,7 @@ void gemm(const MatrixProduct<Real>& t) {
                    t.b_column, depth, smaller(width, columns - q));
       const Real* start = p ? t.c + j : t.start ? t.start + j : nullptr;
       gemm_block(t, t.a + p * t.a_column, packed, t.c + j, start, p ? t.c_row : t.start_row, depth,
-                 columns, sliver, edge);
+                 columns, slivers, edge);
     }
   }
 }

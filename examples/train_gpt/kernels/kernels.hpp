@@ -25,9 +25,11 @@ struct MatrixProduct {
 
 inline constexpr std::int64_t gemm_depth = 256;     // k per packed panel: 8 rows of A stay in L1
 inline constexpr std::int64_t gemm_columns = 512;   // columns per packed block of B: 512 KiB, half an L2
-inline constexpr std::int64_t gemm_max_rows = 16;   // most rows of a register tile
+inline constexpr std::int64_t gemm_slivers = 4;     // of A^T packed at once: two cache lines a row
+inline constexpr std::int64_t gemm_max_rows = 8;    // most rows of a register tile
 inline constexpr std::int64_t gemm_scratch_elements =
-    gemm_depth * (gemm_columns + 64) + gemm_depth * gemm_max_rows + 64 * gemm_max_rows;
+    gemm_depth * (gemm_columns + 64) + gemm_depth * gemm_slivers * gemm_max_rows +
+    64 * gemm_max_rows;
 
 /// What the model computes with, compiled once per instruction set. All of them leave the same bits:
 /// element-wise work rounds each product and each sum, sums over a row run in 16 lanes that a fixed
