@@ -3,6 +3,8 @@
 #pragma once
 
 #include <flatshard/core/stream.hpp>
+#include <flatshard/ops/conclude.hpp>
+#include <flatshard/ops/init.hpp>
 #include <flatshard/ops/step.hpp>
 
 #include <span>
@@ -60,6 +62,16 @@ class KernelTable {
                                double* values, StreamRef stream) const = 0;
   /// Carries out the adds in order.
   virtual void add_nodes(std::span<const NormAdd> adds, double* values, StreamRef stream) const = 0;
+  /// The same with the larger of two values (NaN if either is) instead of their sum.
+  virtual void max_nodes(std::span<const NormAdd> adds, double* values, StreamRef stream) const = 0;
+  /// destination[i] == the initializer's value of canonical index `canonical + i`.
+  virtual void fill(const Initializer& initializer, DType dtype, void* destination,
+                    Elements canonical, Elements count, StreamRef stream) const = 0;
+  /// control = make_step_control(scaler).
+  virtual void start_control(StepControl& control, const LossScaler& scaler,
+                             StreamRef stream) const = 0;
+  /// flatshard::conclude(arguments).
+  virtual void conclude(const ConcludeArguments& arguments, StreamRef stream) const = 0;
   /// flat[piece.flat_offset + i] = to(piece.tensor[i]) for every piece.
   virtual void flatten(std::span<const FlattenPiece> pieces, DType from, void* flat, DType to,
                        StreamRef stream) const = 0;
@@ -69,9 +81,5 @@ class KernelTable {
   /// One optimizer step on one range.
   virtual void step(HostStep host_step, const StepArguments& arguments, StreamRef stream) const = 0;
 };
-
-/// The host kernels: the best instruction set of this processor, `threads` threads per call.
-/// Same bits for every instruction set and thread count.
-class HostKernels;
 
 }  // namespace flatshard

@@ -1,0 +1,53 @@
+// The host as a device: counted memory, streams of either form, kernels for this processor.
+#pragma once
+
+#include <flatshard/core/device.hpp>
+#include <flatshard/core/host_memory.hpp>
+#include <flatshard/core/host_stream.hpp>
+#include <flatshard/ops/instruction_set.hpp>
+#include <flatshard/ops/kernel_table.hpp>
+
+#include <memory>
+#include <optional>
+
+namespace flatshard {
+
+/// How a HostDevice works; nothing here changes a bit of any result.
+struct HostOptions {
+  StreamForm form = StreamForm::Inline;
+  int threads = 1;                                // per kernel call, the calling one included; >= 1
+  std::optional<InstructionSet> instruction_set;  // of the kernels; none: best_instruction_set()
+  bool huge_pages = true;                         // ask for 2 MiB pages for large blocks
+};
+
+/// The host kernels on `threads` threads. Throws UsageError for fewer than one thread and for an
+/// instruction set that this processor lacks. Thread-safety: several threads may call at once; one
+/// of them then gets the team of threads, the others work alone.
+std::unique_ptr<const KernelTable> make_host_kernels(int threads, InstructionSet instruction_set);
+
+/// A host device. Must outlive the streams, events and buffers made from it.
+class HostDevice final : public Device {
+ public:
+  /// Throws UsageError as make_host_kernels does.
+  explicit HostDevice(const HostOptions& options = {});
+
+  DeviceKind kind() const override { return DeviceKind::Host; }
+  std::string_view name() const override { return "host"; }
+  HostMemory& memory() override { return memory_; }
+  std::unique_ptr<Stream> make_stream() override;
+  std::unique_ptr<Stream> make_compute_stream() override;
+  std::unique_ptr<Event> make_event() override;
+  const KernelTable& kernels() const override { return *kernels_; }
+
+  const HostOptions& options() const { return options_; }
+  /// Of the kernels: what was asked for, or the best.
+  InstructionSet instruction_set() const { return instruction_set_; }
+
+ private:
+  HostOptions options_;
+  InstructionSet instruction_set_;
+  HostMemory memory_;
+  std::unique_ptr<const KernelTable> kernels_;
+};
+
+}  // namespace flatshard

@@ -1,0 +1,98 @@
+#include "mover.hpp"
+
+#include "cache_size.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#if defined(__SSE2__)
+#include <xmmintrin.h>
+#endif
+
+namespace flatshard::host {
+namespace {
+
+std::uintptr_t address(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
+
+Bytes bytes_to_line(const void* pointer) {
+  const auto place = static_cast<Bytes>(address(pointer) % static_cast<std::uintptr_t>(cache_line));
+  return (cache_line - place) % cache_line;
+}
+
+}  // namespace
+
+Mover::Mover(const BlockKernels& kernels, DType from, DType to)
+    : kernels_(&kernels), source_bytes_(size_of(from)), destination_bytes_(size_of(to)) {
+  const auto f = static_cast<std::size_t>(from);
+  const auto t = static_cast<std::size_t>(to);
+  if (from == to) return;
+  if (to == DType::Float64) {
+    first_ = kernels.to_double[f];
+  } else if (from == DType::Float64) {
+    first_ = kernels.from_double[t];
+  } else if (from == DType::Float32) {
+    first_ = kernels.from_float[t];
+  } else {
+    first_ = kernels.to_float[f];
+    second_ = to == DType::Float32 ? nullptr : kernels.from_float[t];
+  }
+}
+
+void Mover::move(const void* source, void* destination, Elements count) const {
+  if (count <= 0 || (first_ == nullptr && source == destination)) return;
+  if (first_ == nullptr)
+    std::memcpy(destination, source, static_cast<std::size_t>(count * source_bytes_));
+  else if (second_ == nullptr)
+    first_(source, destination, count);
+  else
+    for (Elements done = 0; done < count; done += block_elements) {
+      alignas(cache_line) float floats[block_elements];
+      const Elements part = std::min(block_elements, count - done);
+      first_(static_cast<const std::byte*>(source) + done * source_bytes_, floats, part);
+      second_(floats, static_cast<std::byte*>(destination) + done * destination_bytes_, part);
+    }
+}
+
+void Mover::stream(const void* source, void* destination, Elements count) const {
+  const auto* from = static_cast<const std::byte*>(source);
+  auto* to = static_cast<std::byte*>(destination);
+  const Bytes to_line = bytes_to_line(to);
+  if (to_line % destination_bytes_ != 0) return move(source, destination, count);
+  const Elements head = std::min(count, to_line / destination_bytes_);
+  const Elements per_line = cache_line / destination_bytes_;
+  const Elements body = (count - head) / per_line * per_line;
+  move(from, to, head);
+  stream_blocks(from + head * source_bytes_, to + head * destination_bytes_, body);
+  move(from + (head + body) * source_bytes_, to + (head + body) * destination_bytes_,
+       count - head - body);
+}
+
+void Mover::stream_blocks(const std::byte* source, std::byte* destination, Elements count) const {
+  if (first_ == nullptr) {
+    kernels_->stream_lines(source, destination, count * destination_bytes_ / cache_line);
+    return;
+  }
+  alignas(cache_line) std::byte lines[block_elements * 8];
+  for (Elements done = 0; done < count; done += block_elements) {
+    const Elements part = std::min(block_elements, count - done);
+    move(source + done * source_bytes_, lines, part);
+    kernels_->stream_lines(lines, destination + done * destination_bytes_,
+                           part * destination_bytes_ / cache_line);
+  }
+}
+
+void Mover::fence() {
+#if defined(__SSE2__)
+  _mm_sfence();
+#endif
+}
+
+bool is_beyond_cache(Bytes bytes) { return bytes > last_level_cache() / 2; }
+
+bool overlap(const void* a, Bytes a_bytes, const void* b, Bytes b_bytes) {
+  return address(a) < address(b) + static_cast<std::uintptr_t>(b_bytes) &&
+         address(b) < address(a) + static_cast<std::uintptr_t>(a_bytes);
+}
+
+}  // namespace flatshard::host

@@ -1,0 +1,20 @@
+// Flatten and unflatten: many ranges between tensors and one flat buffer.
+#pragma once
+
+#include "mover.hpp"
+#include "thread_team.hpp"
+
+#include <flatshard/ops/kernel_table.hpp>
+
+#include <span>
+
+namespace flatshard::host {
+
+/// flat[offset + i] = to(tensor[i]) for every piece.
+void flatten(const Mover& mover, std::span<const FlattenPiece> pieces, void* flat,
+             ThreadTeam& team);
+/// tensor[i] = to(flat[offset + i]) for every piece.
+void unflatten(const Mover& mover, std::span<const FlattenPiece> pieces, const void* flat,
+               ThreadTeam& team);
+
+}  // namespace flatshard::host

@@ -1,0 +1,30 @@
+// The steps of the library's own optimizers, compiled once per instruction set
+// (step_kernels.cpp) like the block kernels.
+#pragma once
+
+#include <flatshard/ops/instruction_set.hpp>
+#include <flatshard/ops/optimizer.hpp>
+
+namespace flatshard::host {
+
+/// nullptr: the row is not in StepRows.
+struct StepKernels {
+  HostStep (*adamw)(const StepRow& row);
+  HostStep (*sgd)(const StepRow& row);
+  HostStep (*lion)(const StepRow& row);
+};
+
+namespace baseline {
+extern const StepKernels step_kernels;
+}
+namespace avx2 {
+extern const StepKernels step_kernels;
+}
+namespace avx512 {
+extern const StepKernels step_kernels;
+}
+
+/// Those of one instruction set, which must be available.
+const StepKernels& step_kernels(InstructionSet set);
+
+}  // namespace flatshard::host

@@ -1,0 +1,71 @@
+#include "thread_team.hpp"
+
+#include "float_environment.hpp"
+
+#include <algorithm>
+#include <cstdint>
+
+namespace flatshard::host {
+
+struct alignas(64) ThreadTeam::Worker {
+  std::atomic<std::uint32_t> ticket{0};  // one more: there is work, or the team stops
+  flatshard::detail::Parking parking;
+  std::thread thread;
+
+  void wake() {
+    ticket.fetch_add(1);
+    parking.notify();
+  }
+};
+
+ThreadTeam::ThreadTeam(int threads)
+    : workers_count_(std::max(threads, 1) - 1),
+      workers_(std::make_unique<Worker[]>(static_cast<std::size_t>(workers_count_))) {
+  for (int i = 0; i < workers_count_; ++i)
+    workers_.get()[i].thread = std::thread([this, i] { work(i); });
+}
+
+ThreadTeam::~ThreadTeam() {
+  stopping_ = true;
+  for (int i = 0; i < workers_count_; ++i) workers_.get()[i].wake();
+  for (int i = 0; i < workers_count_; ++i) workers_.get()[i].thread.join();
+}
+
+int ThreadTeam::parts_for(Elements count) const {
+  const Elements worth = std::max<Elements>(count / least_per_part, 1);
+  return static_cast<int>(std::min<Elements>(worth, threads()));
+}
+
+void ThreadTeam::run(int parts, const void* context, Part function) noexcept {
+  const DefaultFloatEnvironment environment;
+  parts = std::min(parts, threads());
+  if (parts <= 1 || busy_.exchange(true)) {
+    function(context, 0, 1);
+  } else {
+    share(parts, context, function);
+    busy_.store(false);
+  }
+}
+
+void ThreadTeam::share(int parts, const void* context, Part function) {
+  parts_ = parts;
+  context_ = context;
+  function_ = function;
+  unfinished_.store(parts - 1);
+  for (int i = 0; i + 1 < parts; ++i) workers_.get()[i].wake();
+  function(context, 0, parts);
+  caller_.wait([this] { return unfinished_.load() == 0; });
+}
+
+void ThreadTeam::work(int index) noexcept {
+  const DefaultFloatEnvironment environment;
+  Worker& self = workers_.get()[index];
+  for (std::uint32_t seen = 0;; ++seen) {
+    self.parking.wait([&] { return self.ticket.load() != seen; });
+    if (stopping_) return;
+    function_(context_, index + 1, parts_);
+    if (unfinished_.fetch_sub(1) == 1) caller_.notify();
+  }
+}
+
+}  // namespace flatshard::host

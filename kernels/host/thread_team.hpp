@@ -1,0 +1,74 @@
+// The threads that share one kernel call. The calling thread is one of them.
+#pragma once
+
+#include <flatshard/core/parking.hpp>
+#include <flatshard/core/types.hpp>
+
+#include <atomic>
+#include <memory>
+#include <thread>
+#include <type_traits>
+
+namespace flatshard::host {
+
+/// `threads - 1` waiting threads plus whoever calls. Work is cut in contiguous parts that depend on
+/// the count and the number of threads only; nothing is allocated per call. Waits block after a
+/// short spin. Thread-safety: any thread may call; if the team is at work for another caller, the
+/// caller does all of its work alone.
+class ThreadTeam {
+ public:
+  explicit ThreadTeam(int threads);
+  ~ThreadTeam();
+  ThreadTeam(const ThreadTeam&) = delete;
+  ThreadTeam& operator=(const ThreadTeam&) = delete;
+
+  int threads() const { return workers_count_ + 1; }
+
+  static constexpr Elements chunk = 1024;  // elements; chunks start at multiples of it
+  static constexpr Elements least_per_part = 1
+                                             << 15;  // elements: below, waking a thread costs more
+
+  /// function(begin, end) over disjoint chunks that cover [0, count), returns when all are done.
+  /// Floating-point control is the default inside. The function must not throw.
+  template <class Function>
+  void for_chunks(Elements count, const Function& function) {
+    const Elements chunks = ceil_div(count, chunk);
+    for_parts(parts_for(count), [&](int part, int parts) {
+      const Elements begin = chunks * part / parts * chunk;
+      const Elements end = part + 1 == parts ? count : chunks * (part + 1) / parts * chunk;
+      if (begin < end) function(begin, end);
+    });
+  }
+
+  /// function(part, parts) for 0 <= part < parts (parts may come out smaller than asked for).
+  template <class Function>
+  void for_parts(int parts, const Function& function) {
+    static_assert(std::is_invocable_v<const Function&, int, int>);
+    run(parts, &function, [](const void* context, int part, int of) {
+      (*static_cast<const Function*>(context))(part, of);
+    });
+  }
+
+  /// How many threads are worth waking for `count` elements; at least 1.
+  int parts_for(Elements count) const;
+
+ private:
+  using Part = void (*)(const void* context, int part, int parts);
+  struct Worker;
+
+  void run(int parts, const void* context, Part function) noexcept;
+  void share(int parts, const void* context, Part function);
+  void work(int index) noexcept;
+
+  int workers_count_;
+  std::unique_ptr<Worker[]> workers_;
+  std::atomic<bool> busy_{false};
+  std::atomic<int> unfinished_{0};
+  flatshard::detail::Parking caller_;
+  bool stopping_ = false;
+  int parts_ = 0;
+  const void* context_ = nullptr;
+  Part function_ = nullptr;
+};
+
+}  // namespace flatshard::host
