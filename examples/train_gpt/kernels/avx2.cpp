@@ -1,4 +1,4 @@
-// -mavx2 -mfma
+// Compiled with the flags of this instruction set, which available() asks for.
 #include <immintrin.h>
 
 #include "kernels.hpp"

@@ -1,0 +1,55 @@
+#include "data.hpp"
+
+#include <doctest/doctest.h>
+
+#include <set>
+
+#include "option_error.hpp"
+
+using namespace train_gpt;
+
+TEST_CASE("a sequence is a pure function of seed, step and index, and targets follow tokens") {
+  std::vector<std::uint8_t> bytes;
+  for (int i = 0; i < 200; ++i) bytes.push_back(static_cast<std::uint8_t>(i));
+  const Corpus corpus{bytes, "test", 8};
+  std::set<std::int32_t> begins;
+  for (std::int64_t index = 0; index < 500; ++index) {
+    std::int32_t tokens[8], targets[8], again[8];
+    corpus.sequence(1, 2, index, 8, tokens, targets);
+    corpus.sequence(1, 2, index, 8, again, targets);
+    for (int i = 0; i < 8; ++i) {
+      CHECK(tokens[i] == again[i]);
+      CHECK(targets[i] == tokens[0] + i + 1);
+    }
+    begins.insert(tokens[0]);
+  }
+  CHECK(begins.size() > 150);  // of 192 places, 500 draws miss about 14
+  CHECK(*begins.rbegin() <= 191);
+}
+
+TEST_CASE("other steps and seeds are other data") {
+  std::vector<std::uint8_t> bytes;
+  for (int i = 0; i < 60000; ++i) bytes.push_back(static_cast<std::uint8_t>(i % 251));
+  const Corpus corpus{bytes, "test", 8};
+  int equal = 0;
+  for (std::int64_t index = 0; index < 100; ++index) {
+    std::int32_t tokens[8], targets[8], of_step[8], of_seed[8];
+    corpus.sequence(1, 2, index, 8, tokens, targets);
+    corpus.sequence(1, 3, index, 8, of_step, targets);
+    corpus.sequence(2, 2, index, 8, of_seed, targets);
+    equal += (tokens[0] == of_step[0]) + (tokens[0] == of_seed[0]);
+  }
+  CHECK(equal < 10);  // 200 chances of 1 in 251
+}
+
+TEST_CASE("data that cannot be used is refused in one sentence") {
+  CHECK_THROWS_WITH_AS(Corpus::from_file("/nonexistent/file.txt", 8),
+                       "the data file /nonexistent/file.txt cannot be read", OptionError);
+  CHECK_THROWS_WITH_AS(Corpus::from_file("/", 8), "the data file / cannot be read", OptionError);
+  CHECK_THROWS_AS((Corpus{std::vector<std::uint8_t>(8), "short", 8}), OptionError);
+  CHECK_NOTHROW(Corpus{std::vector<std::uint8_t>(9), "enough", 8});
+}
+
+TEST_CASE("the project's own text is found and is large enough to train on") {
+  CHECK(Corpus::from_project(64).size() > 50000);
+}
