@@ -170,6 +170,33 @@ void HostKernels::conclude(const ConcludeArguments& arguments, StreamRef stream)
   issue(stream, [arguments] { flatshard::conclude(arguments); });
 }
 
+void HostKernels::max_nodes(std::span<const NormAdd> adds, double* values, StreamRef stream) const {
+  issue(stream, [adds, values] {
+    for (const NormAdd& add : adds)
+      values[add.into] = larger_magnitude(values[add.into], values[add.from]);
+  });
+}
+
+void HostKernels::fill(const Initializer& initializer, DType dtype, void* destination,
+                       Elements canonical, Elements count, StreamRef stream) const {
+  flatshard::fill(initializer, dtype, destination, canonical, 0);  // refuses here what it refuses
+  issue(stream, [=, this] {
+    team_.for_chunks(count, [&](Elements begin, Elements end) {
+      void* first = static_cast<std::byte*>(destination) + begin * size_of(dtype);
+      flatshard::fill(initializer, dtype, first, canonical + begin, end - begin);
+    });
+  });
+}
+
+void HostKernels::start_control(StepControl& control, const LossScaler& scaler,
+                                StreamRef stream) const {
+  issue(stream, [&control, scaler] { control = make_step_control(scaler); });
+}
+
+void HostKernels::conclude(const ConcludeArguments& arguments, StreamRef stream) const {
+  issue(stream, [arguments] { flatshard::conclude(arguments); });
+}
+
 void HostKernels::flatten(std::span<const FlattenPiece> pieces, DType from, void* flat, DType to,
                           StreamRef stream) const {
   expect_convertible(from, to);

@@ -35,9 +35,6 @@ class PairwiseSum {
   int depth_ = 0;
 };
 
-/// NaN, once there, stays.
-double larger(double most, double value) { return most != most || value <= most ? most : value; }
-
 /// How a node's value is formed from pieces: the two norms differ in nothing else.
 struct Squares {
   static double of(const NodeValues& call, Elements offset, Elements count) {
@@ -63,7 +60,7 @@ struct Maxima {
   }
   static double merged(const double* pieces, int count) {
     double most = 0;
-    for (int i = 0; i < count; ++i) most = larger(most, pieces[i]);
+    for (int i = 0; i < count; ++i) most = larger_magnitude(most, pieces[i]);
     return most;
   }
 };
