@@ -158,27 +158,6 @@ void HostKernels::max_nodes(std::span<const NormAdd> adds, double* values, Strea
 
 void HostKernels::fill(const Initializer& initializer, DType dtype, void* destination,
                        Elements canonical, Elements count, StreamRef stream) const {
-  issue(stream, [=] { flatshard::fill(initializer, dtype, destination, canonical, count); });
-}
-
-void HostKernels::start_control(StepControl& control, const LossScaler& scaler,
-                                StreamRef stream) const {
-  issue(stream, [place = &control, scaler] { *place = make_step_control(scaler); });
-}
-
-void HostKernels::conclude(const ConcludeArguments& arguments, StreamRef stream) const {
-  issue(stream, [arguments] { flatshard::conclude(arguments); });
-}
-
-void HostKernels::max_nodes(std::span<const NormAdd> adds, double* values, StreamRef stream) const {
-  issue(stream, [adds, values] {
-    for (const NormAdd& add : adds)
-      values[add.into] = larger_magnitude(values[add.into], values[add.from]);
-  });
-}
-
-void HostKernels::fill(const Initializer& initializer, DType dtype, void* destination,
-                       Elements canonical, Elements count, StreamRef stream) const {
   flatshard::fill(initializer, dtype, destination, canonical, 0);  // refuses here what it refuses
   issue(stream, [=, this] {
     team_.for_chunks(count, [&](Elements begin, Elements end) {
@@ -190,7 +169,7 @@ void HostKernels::fill(const Initializer& initializer, DType dtype, void* destin
 
 void HostKernels::start_control(StepControl& control, const LossScaler& scaler,
                                 StreamRef stream) const {
-  issue(stream, [&control, scaler] { control = make_step_control(scaler); });
+  issue(stream, [place = &control, scaler] { *place = make_step_control(scaler); });
 }
 
 void HostKernels::conclude(const ConcludeArguments& arguments, StreamRef stream) const {

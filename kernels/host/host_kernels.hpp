@@ -31,12 +31,6 @@ class HostKernels final : public KernelTable {
   void start_control(StepControl& control, const LossScaler& scaler,
                      StreamRef stream) const override;
   void conclude(const ConcludeArguments& arguments, StreamRef stream) const override;
-  void max_nodes(std::span<const NormAdd> adds, double* values, StreamRef stream) const override;
-  void fill(const Initializer& initializer, DType dtype, void* destination, Elements canonical,
-            Elements count, StreamRef stream) const override;
-  void start_control(StepControl& control, const LossScaler& scaler,
-                     StreamRef stream) const override;
-  void conclude(const ConcludeArguments& arguments, StreamRef stream) const override;
   void flatten(std::span<const FlattenPiece> pieces, DType from, void* flat, DType to,
                StreamRef stream) const override;
   void unflatten(std::span<const FlattenPiece> pieces, const void* flat, DType from, DType to,
