@@ -124,11 +124,8 @@ int Model::home_of(const std::vector<int>& users) {
 }
 
 void Model::move_storage(int parameter, int home) {
-  for (ModuleSpec& module : modules_) {
-    std::erase(module.parameters, parameter);
-    std::erase(module.tied, parameter);
-  }
   ParameterSpec& spec = at(parameters_, parameter);
+  std::erase(at(modules_, spec.module).parameters, parameter);
   spec.module = home;
   insert_once(at(modules_, home).parameters, parameter);
   for (const int user : spec.users) {

@@ -1,136 +1,70 @@
 #include <flatshard/layout/norm_tree.hpp>
 
-#include <flatshard/core/error.hpp>
-#include <flatshard/layout/canonical.hpp>
-
-#include <fmt/format.h>
+#include <flatshard/layout/norm_leaves.hpp>
 
 #include <algorithm>
-#include <bit>
-#include <limits>
 
 namespace flatshard {
 namespace {
 
-// Runs that end in absent positions are extended over them, up to the next multiple of this:
-// parameters start there, so a parameter of any size ends in one node.
-constexpr Elements extension = canonical_alignment;
+using Leaves = std::vector<detail::PlacedLeaf>;
 
-struct RankRun {
-  OwnedRun run;
-  Rank rank;
-  Elements end() const { return run.canonical + run.count; }
+// A node's leaves, [first, last) in canonical order, at least one.
+struct Node {
+  std::size_t first;
+  std::size_t last;
+  std::size_t leaves() const { return last - first; }
 };
 
-// A leaf of any rank: 2^level positions from `begin`; `value` is its index among its rank's leaves.
-struct Leaf {
-  Elements begin;
-  NormLeaf sum;
-  Rank rank;
-  int value = 0;
-};
-
-int log2_floor(Elements n) { return 63 - std::countl_zero(static_cast<std::uint64_t>(n)); }
-
-void check_run(const OwnedRun& run, Rank rank) {
-  constexpr Elements most = std::numeric_limits<Elements>::max() - extension;
-  const bool fits =
-      run.count >= 0 && run.canonical >= 0 && run.offset >= 0 && run.canonical <= most - run.count;
-  FLATSHARD_EXPECTS(fits, fmt::format("plan_norm: rank {} has a run of {} elements at {}", rank,
-                                      run.count, run.canonical));
+// Where the halves of a node part: at the highest bit in which positions below it differ.
+std::size_t middle(const Leaves& leaves, Node node) {
+  const Elements differing = leaves[node.first].begin ^ leaves[node.last - 1].begin;
+  const Elements bit = Elements{1} << detail::log2_floor(differing);
+  const auto right = std::partition_point(
+      leaves.begin() + static_cast<std::ptrdiff_t>(node.first),
+      leaves.begin() + static_cast<std::ptrdiff_t>(node.last),
+      [bit](const detail::PlacedLeaf& leaf) { return (leaf.begin & bit) == 0; });
+  return static_cast<std::size_t>(right - leaves.begin());
 }
 
-void check_disjoint(const std::vector<RankRun>& runs) {
-  for (std::size_t i = 1; i < runs.size(); ++i) {
-    FLATSHARD_EXPECTS(runs[i - 1].end() <= runs[i].run.canonical,
-                      fmt::format("plan_norm: ranks {} and {} both own canonical element {}",
-                                  runs[i - 1].rank, runs[i].rank, runs[i].run.canonical));
+// Gives every rank its leaves, sorted by buffer; returns the place of every leaf among them.
+std::vector<int> hand_out(const Leaves& leaves, NormPlan& plan) {
+  std::vector<std::size_t> by_buffer(leaves.size());
+  for (std::size_t i = 0; i < leaves.size(); ++i) by_buffer[i] = i;
+  std::stable_sort(by_buffer.begin(), by_buffer.end(), [&](std::size_t a, std::size_t b) {
+    return leaves[a].sum.buffer < leaves[b].sum.buffer;
+  });
+  std::vector<int> places(leaves.size());
+  for (const std::size_t i : by_buffer) {
+    std::vector<NormLeaf>& own = plan.ranks[static_cast<std::size_t>(leaves[i].rank)].leaves;
+    places[i] = static_cast<int>(own.size());
+    own.push_back(leaves[i].sum);
   }
+  return places;
 }
 
-bool continues(const RankRun& first, const RankRun& next) {
-  return first.rank == next.rank && first.run.buffer == next.run.buffer &&
-         first.end() == next.run.canonical && first.run.offset + first.run.count == next.run.offset;
-}
-
-std::vector<RankRun> joined(const std::vector<RankRun>& runs) {
-  std::vector<RankRun> joined;
-  for (const RankRun& next : runs) {
-    if (!joined.empty() && continues(joined.back(), next)) {
-      joined.back().run.count += next.run.count;
-    } else {
-      joined.push_back(next);
-    }
+// For every leaf the end of the row of leaves, from it on, that belong to its rank.
+std::vector<std::size_t> ends_of_rows(const Leaves& leaves) {
+  std::vector<std::size_t> ends(leaves.size());
+  for (std::size_t end = leaves.size(); end > 0; --end) {
+    const bool last = end == leaves.size() || leaves[end - 1].rank != leaves[end].rank;
+    ends[end - 1] = last ? end : ends[end];
   }
-  return joined;
+  return ends;
 }
 
-std::vector<RankRun> sorted_runs(std::span<const std::vector<OwnedRun>> runs_of_rank) {
-  std::vector<RankRun> runs;
-  for (std::size_t rank = 0; rank < runs_of_rank.size(); ++rank) {
-    for (const OwnedRun& run : runs_of_rank[rank]) {
-      check_run(run, static_cast<Rank>(rank));
-      if (run.count > 0) runs.push_back({run, static_cast<Rank>(rank)});
-    }
-  }
-  std::sort(runs.begin(), runs.end(),
-            [](const RankRun& a, const RankRun& b) { return a.run.canonical < b.run.canonical; });
-  check_disjoint(runs);
-  return joined(runs);
-}
-
-// Cuts [canonical, limit), of which the run's elements come first, into maximal aligned nodes.
-void cut(const RankRun& owned, Elements limit, std::vector<Leaf>& leaves) {
-  const OwnedRun& run = owned.run;
-  for (Elements begin = run.canonical; begin < owned.end();) {
-    const int aligned = begin == 0 ? 62 : std::countr_zero(static_cast<std::uint64_t>(begin));
-    const int level = std::min(aligned, log2_floor(limit - begin));
-    const Elements size = Elements{1} << level;
-    const Elements present = std::min(size, owned.end() - begin);
-    leaves.push_back(
-        {begin, {run.buffer, run.offset + begin - run.canonical, present, level}, owned.rank});
-    begin += present;
-  }
-}
-
-std::vector<Leaf> cut_all(const std::vector<RankRun>& runs) {
-  std::vector<Leaf> leaves;
-  for (std::size_t i = 0; i < runs.size(); ++i) {
-    Elements limit = round_up(runs[i].end(), extension);
-    if (i + 1 < runs.size()) limit = std::min(limit, runs[i + 1].run.canonical);
-    cut(runs[i], limit, leaves);
-  }
-  return leaves;
-}
-
-// Gives every rank its leaves, sorted by buffer, and every leaf its place among them.
-void hand_out(std::vector<Leaf>& leaves, NormPlan& plan) {
-  std::vector<Leaf*> by_buffer;
-  for (Leaf& leaf : leaves) by_buffer.push_back(&leaf);
-  std::stable_sort(by_buffer.begin(), by_buffer.end(),
-                   [](const Leaf* a, const Leaf* b) { return a->sum.buffer < b->sum.buffer; });
-  for (Leaf* leaf : by_buffer) {
-    std::vector<NormLeaf>& own = plan.ranks[static_cast<std::size_t>(leaf->rank)].leaves;
-    leaf->value = static_cast<int>(own.size());
-    own.push_back(leaf->sum);
-  }
-}
-
-// Walks the tree over sorted leaves [first, last): nodes with two non-empty halves are adds, of one
-// rank where all leaves below are its own, else global.
+// Walks down the tree, passing over nodes with an empty half. What a node's sum is held in after
+// its adds is what its left half's was.
 class Merger {
  public:
-  Merger(const std::vector<Leaf>& leaves, NormPlan& plan) : leaves_(leaves), plan_(plan) {
-    same_rank_until_.resize(leaves.size());
-    for (std::size_t i = leaves.size(); i-- > 0;) {
-      const bool same = i + 1 < leaves.size() && leaves[i].rank == leaves[i + 1].rank;
-      same_rank_until_[i] = same ? same_rank_until_[i + 1] : i + 1;
-    }
-  }
+  Merger(const Leaves& leaves, NormPlan& plan)
+      : leaves_(leaves),
+        plan_(plan),
+        values_(hand_out(leaves, plan)),
+        rows_(ends_of_rows(leaves)) {}
 
-  void run() {
-    if (leaves_.empty()) return;
-    const int root = merge_ranks(0, leaves_.size());
+  void merge() {
+    const int root = merge_ranks({0, leaves_.size()});
     for (const RankNorm& rank : plan_.ranks) {
       plan_.nodes_per_rank = std::max(plan_.nodes_per_rank, static_cast<int>(rank.exported.size()));
     }
@@ -141,57 +75,49 @@ class Merger {
  private:
   struct Exported {
     Rank rank;
-    int node;
+    int place;  // among its rank's
   };
 
-  // First leaf of the right half: the highest bit in which positions differ splits them.
-  std::size_t split(std::size_t first, std::size_t last) const {
-    const Elements differing = leaves_[first].begin ^ leaves_[last - 1].begin;
-    const Elements bit = Elements{1} << log2_floor(differing);
-    const auto from = leaves_.begin() + static_cast<std::ptrdiff_t>(first);
-    const auto to = leaves_.begin() + static_cast<std::ptrdiff_t>(last);
-    const auto right =
-        std::partition_point(from, to, [bit](const Leaf& leaf) { return (leaf.begin & bit) == 0; });
-    return static_cast<std::size_t>(right - leaves_.begin());
-  }
-
-  // Number of the exported node that ends up holding the sum.
-  int merge_ranks(std::size_t first, std::size_t last) {
-    if (same_rank_until_[first] >= last) return export_node(first, last);
-    const std::size_t middle = split(first, last);
-    const int left = merge_ranks(first, middle);
-    const int right = merge_ranks(middle, last);
+  // Down to the nodes that one rank owns. Returns the number, over all ranks, of an exported node.
+  int merge_ranks(Node node) {
+    if (rows_[node.first] >= node.last) return export_node(node);
+    const std::size_t half = middle(leaves_, node);
+    const int left = merge_ranks({node.first, half});
+    const int right = merge_ranks({half, node.last});
     plan_.adds.push_back({left, right});
     return left;
   }
 
-  int export_node(std::size_t first, std::size_t last) {
-    const Rank rank = leaves_[first].rank;
-    std::vector<int>& own = plan_.ranks[static_cast<std::size_t>(rank)].exported;
-    exported_.push_back({rank, static_cast<int>(own.size())});
-    own.push_back(merge_leaves(first, last));
+  int export_node(Node node) {
+    std::vector<int>& own = owner(node).exported;
+    exported_.push_back({leaves_[node.first].rank, static_cast<int>(own.size())});
+    own.push_back(merge_own(node));
     return static_cast<int>(exported_.size()) - 1;
   }
 
-  // Index of the rank's value that ends up holding the sum.
-  int merge_leaves(std::size_t first, std::size_t last) {
-    if (last - first == 1) return leaves_[first].value;
-    const std::size_t middle = split(first, last);
-    const int left = merge_leaves(first, middle);
-    const int right = merge_leaves(middle, last);
-    const Rank rank = leaves_[first].rank;
-    plan_.ranks[static_cast<std::size_t>(rank)].adds.push_back({left, right});
+  // Below a node that one rank owns. Returns the index of one of the rank's values.
+  int merge_own(Node node) {
+    if (node.leaves() == 1) return values_[node.first];
+    const std::size_t half = middle(leaves_, node);
+    const int left = merge_own({node.first, half});
+    const int right = merge_own({half, node.last});
+    owner(node).adds.push_back({left, right});
     return left;
+  }
+
+  RankNorm& owner(Node node) {
+    return plan_.ranks[static_cast<std::size_t>(leaves_[node.first].rank)];
   }
 
   int gathered(int number) const {
     const Exported& node = exported_[static_cast<std::size_t>(number)];
-    return node.rank * plan_.nodes_per_rank + node.node;
+    return node.rank * plan_.nodes_per_rank + node.place;
   }
 
-  const std::vector<Leaf>& leaves_;
+  const Leaves& leaves_;
   NormPlan& plan_;
-  std::vector<std::size_t> same_rank_until_;
+  std::vector<int> values_;
+  std::vector<std::size_t> rows_;
   std::vector<Exported> exported_;
 };
 
@@ -200,9 +126,8 @@ class Merger {
 NormPlan plan_norm(std::span<const std::vector<OwnedRun>> runs_of_rank) {
   NormPlan plan;
   plan.ranks.resize(runs_of_rank.size());
-  std::vector<Leaf> leaves = cut_all(sorted_runs(runs_of_rank));
-  hand_out(leaves, plan);
-  Merger{leaves, plan}.run();
+  const Leaves leaves = detail::cut_runs(runs_of_rank);
+  if (!leaves.empty()) Merger{leaves, plan}.merge();
   return plan;
 }
 

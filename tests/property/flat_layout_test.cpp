@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "cases.hpp"
@@ -83,6 +84,9 @@ TEST_CASE("slices are equal, aligned, disjoint and cover") {
         CHECK(partition.range(rank).begin == end);
         end = partition.range(rank).end;
         padding += partition.padding(rank);
+        const Elements real = partition.slice() - partition.padding(rank);
+        CHECK(real ==
+              std::clamp<Elements>(total - partition.range(rank).begin, 0, partition.slice()));
       }
       CHECK(end == partition.padded());
       CHECK(padding == partition.padded() - total);

@@ -2,46 +2,26 @@
 
 #include <doctest/doctest.h>
 
-#include <map>
+#include <algorithm>
 
-#include "cases.hpp"
+#include "perfect_tree.hpp"
 
 using namespace flatshard;
 using namespace flatshard_test;
 
 namespace {
 
-using Values = std::map<Elements, double>;  // canonical index -> element
-
-std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
-
-/// The definition: sum of squares of [begin, begin + 2^level) as a perfect binary tree.
-double reference(const Values& values, Elements begin, int level) {
-  const Elements count = Elements{1} << level;
-  const auto first = values.lower_bound(begin);
-  if (first == values.end() || first->first >= begin + count) return 0;
-  if (level == 0) return first->second * first->second;
-  const double left = reference(values, begin, level - 1);
-  const double right = reference(values, begin + count / 2, level - 1);
-  return left + right;
-}
-
-/// Elements cut over ranks and buffers: runs and the buffers they lie in.
-struct Cut {
-  std::vector<std::vector<OwnedRun>> runs;                 // of each rank
-  std::vector<std::vector<std::vector<double>>> contents;  // of each rank's buffers
-};
+constexpr int levels = 13;  // 2^13 positions hold any random_values
 
 Cut random_cut(Random& random, const Values& values) {
-  const auto world = at(between(random, 1, 9));
-  const auto buffers = at(between(random, 1, 3));
-  Cut cut{std::vector<std::vector<OwnedRun>>(world),
-          std::vector(world, std::vector<std::vector<double>>(buffers))};
+  const auto world = between(random, 1, 9);
+  const auto buffers = between(random, 1, 3);
+  Cut cut(at(world), at(buffers));
   for (auto next = values.begin(); next != values.end();) {
-    const auto rank = at(between(random, 0, static_cast<std::int64_t>(world) - 1));
-    const auto buffer = at(between(random, 0, static_cast<std::int64_t>(buffers) - 1));
+    const auto rank = at(between(random, 0, world - 1));
+    const auto buffer = at(between(random, 0, buffers - 1));
     auto& content = cut.contents[rank][buffer];
-    content.resize(content.size() + at(between(random, 0, 5)), 0.0);  // a gap, as padding leaves
+    content.resize(content.size() + at(between(random, 0, 5)), poison);
     OwnedRun run{static_cast<int>(buffer), static_cast<Elements>(content.size()), next->first, 0};
     const Elements wanted = between(random, 1, 90);
     while (next != values.end() && run.count < wanted && next->first == run.canonical + run.count) {
@@ -51,32 +31,8 @@ Cut random_cut(Random& random, const Values& values) {
     }
     cut.runs[rank].push_back(run);
   }
+  for (auto& runs : cut.runs) std::shuffle(runs.begin(), runs.end(), random);
   return cut;
-}
-
-double leaf_sum(const std::vector<double>& content, const NormLeaf& leaf) {
-  Values present;
-  for (Elements i = 0; i < leaf.count; ++i) present[i] = content.at(at(leaf.offset + i));
-  return reference(present, 0, leaf.level);
-}
-
-/// Carries a plan out as the ranks would.
-double evaluate(const NormPlan& plan, const Cut& cut) {
-  std::vector<double> gathered(plan.ranks.size() * at(plan.nodes_per_rank), 0.0);
-  for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
-    const RankNorm& own = plan.ranks[rank];
-    std::vector<double> values;
-    for (const NormLeaf& leaf : own.leaves) {
-      values.push_back(leaf_sum(cut.contents[rank].at(at(leaf.buffer)), leaf));
-    }
-    for (const TreeAdd& add : own.adds) values.at(at(add.into)) += values.at(at(add.from));
-    REQUIRE(own.exported.size() <= at(plan.nodes_per_rank));
-    for (std::size_t i = 0; i < own.exported.size(); ++i) {
-      gathered[rank * at(plan.nodes_per_rank) + i] = values.at(at(own.exported[i]));
-    }
-  }
-  for (const TreeAdd& add : plan.adds) gathered.at(at(add.into)) += gathered.at(at(add.from));
-  return plan.root < 0 ? 0.0 : gathered.at(at(plan.root));
 }
 
 Values random_values(Random& random) {
@@ -90,17 +46,69 @@ Values random_values(Random& random) {
   return values;
 }
 
+using Owners = std::map<Elements, std::size_t>;  // canonical index -> rank
+
+Owners owners(const Cut& cut) {
+  Owners owners;
+  for (std::size_t rank = 0; rank < cut.runs.size(); ++rank) {
+    for (const OwnedRun& run : cut.runs[rank]) {
+      for (Elements i = 0; i < run.count; ++i) owners[run.canonical + i] = rank;
+    }
+  }
+  return owners;
+}
+
+/// Counts the maximal nodes that each rank owns: all elements below are its own, above are not.
+void count_maximal(const Owners& owners, Elements begin, int level, std::vector<int>& counts) {
+  const auto first = owners.lower_bound(begin);
+  const auto last = owners.lower_bound(begin + (Elements{1} << level));
+  if (first == last) return;
+  const std::size_t rank = first->second;
+  if (std::all_of(first, last, [&](const auto& owned) { return owned.second == rank; })) {
+    ++counts[rank];
+    return;
+  }
+  count_maximal(owners, begin, level - 1, counts);
+  count_maximal(owners, begin + (Elements{1} << (level - 1)), level - 1, counts);
+}
+
 }  // namespace
 
 TEST_CASE("the norm's bits do not depend on how elements are cut over ranks and buffers") {
   auto random = generator(10);
-  for (int repeat = 0; repeat < 100; ++repeat) {
+  for (int repeat = 0; repeat < 200; ++repeat) {
     const Values values = random_values(random);
-    const double expected = reference(values, 0, 13);
+    const double expected = reference(values, 0, levels);
     for (int again = 0; again < 5; ++again) {
       const Cut cut = random_cut(random, values);
       const NormPlan plan = plan_norm(cut.runs);
       CHECK(evaluate(plan, cut) == expected);
+    }
+  }
+}
+
+TEST_CASE("each rank exports its maximal nodes and no others") {
+  auto random = generator(11);
+  for (int repeat = 0; repeat < 200; ++repeat) {
+    const Cut cut = random_cut(random, random_values(random));
+    const NormPlan plan = plan_norm(cut.runs);
+    std::vector<int> expected(cut.runs.size(), 0);
+    count_maximal(owners(cut), 0, levels, expected);
+    for (std::size_t rank = 0; rank < expected.size(); ++rank) {
+      CHECK(static_cast<int>(plan.ranks[rank].exported.size()) == expected[rank]);
+    }
+    CHECK(plan.nodes_per_rank == *std::max_element(expected.begin(), expected.end()));
+  }
+}
+
+TEST_CASE("leaves are sorted by buffer") {
+  auto random = generator(12);
+  for (int repeat = 0; repeat < 200; ++repeat) {
+    const NormPlan plan = plan_norm(random_cut(random, random_values(random)).runs);
+    for (const RankNorm& rank : plan.ranks) {
+      CHECK(
+          std::is_sorted(rank.leaves.begin(), rank.leaves.end(),
+                         [](const NormLeaf& a, const NormLeaf& b) { return a.buffer < b.buffer; }));
     }
   }
 }
