@@ -1,5 +1,6 @@
 #include "host_kernels.hpp"
 
+#include "cache_size.hpp"
 #include "float_environment.hpp"
 #include "mover.hpp"
 #include "norm_kernels.hpp"
@@ -83,7 +84,7 @@ void HostKernels::move(const void* source, DType from, void* destination, DType 
   const Mover mover(*kernels_, from, to);
   const Bytes read = count * mover.source_bytes();
   const Bytes written = count * mover.destination_bytes();
-  const bool streams = is_beyond_cache(written) && !overlap(source, read, destination, written);
+  const bool streams = written > stream_above_ && !overlap(source, read, destination, written);
   team_.for_chunks(count, [&](Elements begin, Elements end) {
     mover.move_or_stream(
         streams, static_cast<const std::byte*>(source) + begin * mover.source_bytes(),
@@ -117,7 +118,7 @@ void HostKernels::reduce_now(std::span<const void* const> sources, DType contrib
   for (const void* source : sources)
     in_place = in_place || overlap(source, read, destination, written);
   const TreeReduce call{kernels_,    sources, contribution,
-                        destination, result,  is_beyond_cache(written) && !in_place};
+                        destination, result,  written > stream_above_ && !in_place};
   team_.for_chunks(count, [&](Elements begin, Elements end) { call.run(begin, end); });
 }
 
@@ -180,14 +181,20 @@ void HostKernels::flatten(std::span<const FlattenPiece> pieces, DType from, void
                           StreamRef stream) const {
   expect_convertible(from, to);
   const Mover mover(*kernels_, from, to);
-  issue(stream, [=, this] { host::flatten(mover, pieces, flat, team_); });
+  issue(stream, [=, this] {
+    const bool streams = elements_of(pieces) * mover.destination_bytes() > stream_above_;
+    host::flatten(mover, pieces, flat, streams, team_);
+  });
 }
 
 void HostKernels::unflatten(std::span<const FlattenPiece> pieces, const void* flat, DType from,
                             DType to, StreamRef stream) const {
   expect_convertible(from, to);
   const Mover mover(*kernels_, from, to);
-  issue(stream, [=, this] { host::unflatten(mover, pieces, flat, team_); });
+  issue(stream, [=, this] {
+    const bool streams = elements_of(pieces) * mover.destination_bytes() > stream_above_;
+    host::unflatten(mover, pieces, flat, streams, team_);
+  });
 }
 
 void HostKernels::step(HostStep host_step, const StepArguments& arguments, StreamRef stream) const {
@@ -202,13 +209,17 @@ void HostKernels::step(HostStep host_step, const StepArguments& arguments, Strea
 
 namespace flatshard {
 
-std::unique_ptr<const KernelTable> make_host_kernels(int threads, InstructionSet instruction_set) {
-  FLATSHARD_EXPECTS(threads >= 1, fmt::format("host device: {} threads; at least 1", threads));
-  FLATSHARD_EXPECTS(is_available(instruction_set),
+std::unique_ptr<const KernelTable> make_host_kernels(const HostOptions& options) {
+  const InstructionSet set = options.instruction_set.value_or(best_instruction_set());
+  FLATSHARD_EXPECTS(options.threads >= 1,
+                    fmt::format("host device: {} threads; at least 1", options.threads));
+  FLATSHARD_EXPECTS(is_available(set),
                     fmt::format("host device: this processor or build has no {}; the best it has "
                                 "is {}",
-                                name_of(instruction_set), name_of(best_instruction_set())));
-  return std::make_unique<host::HostKernels>(threads, host::block_kernels(instruction_set));
+                                name_of(set), name_of(best_instruction_set())));
+  return std::make_unique<host::HostKernels>(
+      options.threads, host::block_kernels(set),
+      options.stream_above.value_or(host::last_level_cache() / 2));
 }
 
 }  // namespace flatshard

@@ -11,7 +11,9 @@ namespace flatshard::host {
 
 class HostKernels final : public KernelTable {
  public:
-  HostKernels(int threads, const BlockKernels& kernels) : kernels_(&kernels), team_(threads) {}
+  /// Results of more than `stream_above` bytes, out of place, are written past the cache.
+  HostKernels(int threads, const BlockKernels& kernels, Bytes stream_above)
+      : kernels_(&kernels), stream_above_(stream_above), team_(threads) {}
 
   void zero(void* destination, Bytes bytes, StreamRef stream) const override;
   void cast(const void* source, DType from, void* destination, DType to, Elements count,
@@ -43,6 +45,7 @@ class HostKernels final : public KernelTable {
                   DType result, Elements count) const;
 
   const BlockKernels* kernels_;
+  Bytes stream_above_;
   mutable ThreadTeam team_;
 };
 

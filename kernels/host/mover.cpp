@@ -1,7 +1,5 @@
 #include "mover.hpp"
 
-#include "cache_size.hpp"
-
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -87,8 +85,6 @@ void Mover::fence() {
   _mm_sfence();
 #endif
 }
-
-bool is_beyond_cache(Bytes bytes) { return bytes > last_level_cache() / 2; }
 
 bool overlap(const void* a, Bytes a_bytes, const void* b, Bytes b_bytes) {
   return address(a) < address(b) + static_cast<std::uintptr_t>(b_bytes) &&

@@ -37,9 +37,6 @@ class Mover {
   Convert second_ = nullptr;  // nullptr: first_ does it all; else through float
 };
 
-/// True when writing `bytes` should go past the cache: more than half of the last-level cache.
-bool is_beyond_cache(Bytes bytes);
-
 /// True when [a, a + a_bytes) and [b, b + b_bytes) share a byte.
 bool overlap(const void* a, Bytes a_bytes, const void* b, Bytes b_bytes);
 

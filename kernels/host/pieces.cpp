@@ -9,9 +9,7 @@ namespace {
 /// is cut evenly over the threads, so that a few large ones do not leave threads idle.
 template <class Move>
 void for_pieces(std::span<const FlattenPiece> pieces, ThreadTeam& team, const Move& move) {
-  Elements total = 0;
-  for (const FlattenPiece& piece : pieces) total += piece.count;
-  team.for_chunks(total, [&](Elements begin, Elements end) {
+  team.for_chunks(elements_of(pieces), [&](Elements begin, Elements end) {
     Elements start = 0;  // of the piece, laid end to end
     for (const FlattenPiece& piece : pieces) {
       const Elements from = std::max(begin - start, Elements{0});
@@ -24,17 +22,16 @@ void for_pieces(std::span<const FlattenPiece> pieces, ThreadTeam& team, const Mo
   });
 }
 
-Bytes written(const Mover& mover, std::span<const FlattenPiece> pieces) {
-  Elements total = 0;
-  for (const FlattenPiece& piece : pieces) total += piece.count;
-  return total * mover.destination_bytes();
-}
-
 }  // namespace
 
-void flatten(const Mover& mover, std::span<const FlattenPiece> pieces, void* flat,
+Elements elements_of(std::span<const FlattenPiece> pieces) {
+  Elements total = 0;
+  for (const FlattenPiece& piece : pieces) total += piece.count;
+  return total;
+}
+
+void flatten(const Mover& mover, std::span<const FlattenPiece> pieces, void* flat, bool streams,
              ThreadTeam& team) {
-  const bool streams = is_beyond_cache(written(mover, pieces));
   for_pieces(pieces, team, [&](const FlattenPiece& piece, Elements from, Elements to) {
     mover.move_or_stream(
         streams, static_cast<const std::byte*>(piece.tensor) + from * mover.source_bytes(),
@@ -44,8 +41,7 @@ void flatten(const Mover& mover, std::span<const FlattenPiece> pieces, void* fla
 }
 
 void unflatten(const Mover& mover, std::span<const FlattenPiece> pieces, const void* flat,
-               ThreadTeam& team) {
-  const bool streams = is_beyond_cache(written(mover, pieces));
+               bool streams, ThreadTeam& team) {
   for_pieces(pieces, team, [&](const FlattenPiece& piece, Elements from, Elements to) {
     mover.move_or_stream(
         streams,

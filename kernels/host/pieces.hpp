@@ -10,11 +10,14 @@
 
 namespace flatshard::host {
 
-/// flat[offset + i] = to(tensor[i]) for every piece.
-void flatten(const Mover& mover, std::span<const FlattenPiece> pieces, void* flat,
+/// Of all pieces together.
+Elements elements_of(std::span<const FlattenPiece> pieces);
+
+/// flat[offset + i] = to(tensor[i]) for every piece; past the cache if `streams`.
+void flatten(const Mover& mover, std::span<const FlattenPiece> pieces, void* flat, bool streams,
              ThreadTeam& team);
 /// tensor[i] = to(flat[offset + i]) for every piece.
 void unflatten(const Mover& mover, std::span<const FlattenPiece> pieces, const void* flat,
-               ThreadTeam& team);
+               bool streams, ThreadTeam& team);
 
 }  // namespace flatshard::host

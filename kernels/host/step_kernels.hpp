@@ -2,7 +2,6 @@
 // (step_kernels.cpp) like the block kernels.
 #pragma once
 
-#include <flatshard/ops/instruction_set.hpp>
 #include <flatshard/ops/optimizer.hpp>
 
 namespace flatshard::host {
@@ -23,8 +22,5 @@ extern const StepKernels step_kernels;
 namespace avx512 {
 extern const StepKernels step_kernels;
 }
-
-/// Those of one instruction set, which must be available.
-const StepKernels& step_kernels(InstructionSet set);
 
 }  // namespace flatshard::host

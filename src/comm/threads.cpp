@@ -122,7 +122,7 @@ int checked_size(int size) {
 
 ThreadWorld::ThreadWorld(int size, ThreadWorldOptions options)
     : size_(checked_size(size)),
-      kernels_(make_host_kernels(1, best_instruction_set())),
+      kernels_(make_host_kernels({})),
       options_(options) {}
 
 ThreadWorld::ThreadWorld(int size, const KernelTable& kernels, ThreadWorldOptions options)

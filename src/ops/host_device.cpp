@@ -6,7 +6,7 @@ HostDevice::HostDevice(const HostOptions& options)
     : options_(options),
       instruction_set_(options.instruction_set ? *options.instruction_set : best_instruction_set()),
       memory_(options.huge_pages),
-      kernels_(make_host_kernels(options.threads, instruction_set_)) {}
+      kernels_(make_host_kernels(options)) {}
 
 std::unique_ptr<Stream> HostDevice::make_stream() { return make_host_stream(options_.form); }
 

@@ -1,4 +1,9 @@
+#include <flatshard/core/error.hpp>
 #include <flatshard/ops/instruction_set.hpp>
+
+#include <fmt/format.h>
+
+#include <cstdlib>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -26,6 +31,22 @@ bool has_avx2() { return false; }
 bool has_avx512() { return false; }
 #endif
 
+constexpr const char* variable = "FLATSHARD_INSTRUCTION_SET";
+
+InstructionSet largest_available() {
+  if (has_avx512()) return InstructionSet::Avx512;
+  return has_avx2() ? InstructionSet::Avx2 : InstructionSet::Baseline;
+}
+
+InstructionSet named(std::string_view name) {
+  for (auto set : {InstructionSet::Baseline, InstructionSet::Avx2, InstructionSet::Avx512})
+    if (name == name_of(set) && is_available(set)) return set;
+  throw UsageError(fmt::format("environment variable {}: this processor has no \"{}\"; the best it "
+                               "has is {}",
+                               variable, name, name_of(largest_available())),
+                   {__FILE__, __LINE__});
+}
+
 }  // namespace
 
 std::string_view name_of(InstructionSet set) {
@@ -39,8 +60,11 @@ bool is_available(InstructionSet set) {
 }
 
 InstructionSet best_instruction_set() {
-  if (has_avx512()) return InstructionSet::Avx512;
-  return has_avx2() ? InstructionSet::Avx2 : InstructionSet::Baseline;
+  static const InstructionSet best = [] {
+    const char* name = std::getenv(variable);
+    return name == nullptr || *name == '\0' ? largest_available() : named(name);
+  }();
+  return best;
 }
 
 }  // namespace flatshard

@@ -18,12 +18,14 @@ struct HostOptions {
   int threads = 1;                                // per kernel call, the calling one included; >= 1
   std::optional<InstructionSet> instruction_set;  // of the kernels; none: best_instruction_set()
   bool huge_pages = true;                         // ask for 2 MiB pages for large blocks
+  std::optional<Bytes> stream_above;  // out-of-place results of more bytes are written past the
+                                      // cache; none: half of the last-level cache
 };
 
-/// The host kernels on `threads` threads. Throws UsageError for fewer than one thread and for an
-/// instruction set that this processor lacks. Thread-safety: several threads may call at once; one
-/// of them then gets the team of threads, the others work alone.
-std::unique_ptr<const KernelTable> make_host_kernels(int threads, InstructionSet instruction_set);
+/// The kernels of a host device with these options. Throws UsageError for fewer than one thread and
+/// for an instruction set that this processor lacks. Thread-safety: several threads may call at
+/// once; one of them then gets the team of threads, the others work alone.
+std::unique_ptr<const KernelTable> make_host_kernels(const HostOptions& options);
 
 /// A host device. Must outlive the streams, events and buffers made from it.
 class HostDevice final : public Device {

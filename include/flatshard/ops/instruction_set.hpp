@@ -14,7 +14,8 @@ enum class InstructionSet { Baseline, Avx2, Avx512 };
 std::string_view name_of(InstructionSet set);
 /// True if this processor has the set and this build has kernels for it.
 bool is_available(InstructionSet set);
-/// The largest available set.
+/// The largest available set, or the one that the environment variable FLATSHARD_INSTRUCTION_SET
+/// names (read once). Throws UsageError when that is unknown or not available.
 InstructionSet best_instruction_set();
 
 }  // namespace flatshard
