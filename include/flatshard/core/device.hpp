@@ -27,6 +27,9 @@ class Device {
   virtual MemoryResource& memory() = 0;
   /// A new stream; for a host device inline or with its own thread, as the device was made.
   virtual std::unique_ptr<Stream> make_stream() = 0;
+  /// A stream for the user's own forward and backward. A host device computes in the calling
+  /// thread, so there it is inline: waiting on an event blocks that thread.
+  virtual std::unique_ptr<Stream> make_compute_stream() = 0;
   virtual std::unique_ptr<Event> make_event() = 0;
   virtual const KernelTable& kernels() const = 0;
 

@@ -35,6 +35,8 @@ class Stream {
   virtual void record(Event& event) = 0;
   /// Work issued later starts only after the event's latest record.
   virtual void wait(Event& event) = 0;
+  /// Rethrows the first error of work that has already failed; does not wait for work to be done.
+  virtual void check() = 0;
   /// Blocks the calling host thread until all work is done; rethrows the first error of that work.
   virtual void synchronize() = 0;
 

@@ -1,0 +1,107 @@
+// The engine: carries out a Plan. One class for every strategy, precision and offload; dtypes reach
+// it as values of the Plan, devices as a table of kernels.
+#pragma once
+
+#include <flatshard/comm/communicator.hpp>
+#include <flatshard/core/device.hpp>
+#include <flatshard/ops/init.hpp>
+#include <flatshard/ops/optimizer.hpp>
+#include <flatshard/sharder/plan.hpp>
+
+#include <memory>
+#include <optional>
+
+namespace flatshard {
+
+struct MicroStepOptions {
+  bool last = true;  // no further micro-step follows before step()
+};
+
+struct StepOptions {
+  double gradient_divisor = 0;  // of the gradients' sum; 0: world size * micro-steps of this step
+  const double* device_gradient_divisor = nullptr;  // the same in device memory; wins
+};
+
+enum class Phase { Forward, Backward };
+
+/// Parameters of one module's units, whole and in master precision, in memory of their own.
+class Summoned {
+ public:
+  /// Address of the parameter's first element; null when it is not part of this.
+  std::byte* data(int parameter) const;
+  bool holds(int flat) const;
+
+ private:
+  friend class Engine;
+  const Plan* plan_ = nullptr;
+  std::vector<int> flats_;
+  std::vector<Buffer> buffers_;
+};
+
+/// What one rank holds of one parameter. Pointers are into the rank's shard.
+struct LocalShard {
+  Elements offset = 0;          // of the first element, within the parameter
+  Elements count = 0;           // 0: this rank holds nothing
+  std::byte* master = nullptr;  // frozen: the compute-dtype shard
+  std::byte* gradient = nullptr;
+  std::vector<std::byte*> states;
+};
+
+/// Untyped core of Sharder; see there for what each call means. Not thread-safe: one thread (the
+/// rank's) makes all calls. Every rank must make the same calls in the same order.
+class Engine {
+ public:
+  Engine(Communicator& communicator, const Model& model, const Optimizer& optimizer,
+         const PlanRequest& request, const Options& options);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  const Plan& plan() const;
+  const Model& model() const;
+  Device& device() const;
+  DType compute_dtype(int parameter) const;
+  DType master_dtype(int parameter) const;
+  Stream& compute_stream() const;
+
+  void begin_micro_step(const MicroStepOptions& options);
+  Elements micro_batch(int index, int count) const;
+  void enter(Phase phase, int module);
+  /// `completed` is false when the user's function threw.
+  void leave(Phase phase, int module, bool completed);
+
+  void hold(int module);
+  void release(int module) noexcept;
+  void prefetch(int module);
+  void open_gradients(int module);
+  void reduce(int module);
+  void discard_step();
+
+  std::int64_t step(const StepOptions& options);
+  StepReport wait(std::int64_t step);
+  void set_optimizer(const Optimizer& optimizer);
+  const float* loss_scale() const;
+
+  /// Addresses of a parameter for a call of `module`; throw UsageError when it is not part of that
+  /// module or not whole.
+  std::byte* weights(int parameter, int module) const;
+  std::byte* gradient(int parameter, int module) const;
+  std::byte* buffer(int buffer) const;
+
+  void initialize(const Initializer& initializer);
+  void initialize(int parameter, const Initializer& initializer);
+  /// `source` has all elements of the parameter; each rank takes what it owns.
+  void assign(int parameter, const void* source, DType dtype);
+  LocalShard local(int parameter) const;
+  Summoned summon(int module);
+  /// Takes this rank's slices of the summoned values as new parameters.
+  void write_back(const Summoned& summoned);
+  void synchronize();
+  Elements peak_gathered_elements() const;
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace flatshard

@@ -1,0 +1,63 @@
+// Run-time options of a Sharder. Every field has a default; what cannot be done is refused at
+// construction, before anything is allocated.
+#pragma once
+
+#include <flatshard/core/device.hpp>
+#include <flatshard/core/types.hpp>
+#include <flatshard/layout/wrap.hpp>
+#include <flatshard/ops/loss_scale.hpp>
+#include <flatshard/ops/optimizer.hpp>
+#include <flatshard/ops/step_control.hpp>
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <vector>
+
+namespace flatshard {
+
+/// How the gradients of several micro-steps become one.
+enum class Accumulation {
+  Running,  // sum so far + next: no extra memory
+  Tree      // binary counter of floor(log2 K) partial sums: one result for every split of W * K
+};
+
+/// When gradients are reduced over ranks.
+enum class ReduceMoment {
+  Micro,           // after every micro-step, into the shard
+  Boundary,        // once, at the last micro-step; whole gradients are kept until then
+  ReplicaBoundary  // hybrids: inside the group every micro-step, across replicas at the last
+};
+
+/// When the next unit of backward is gathered.
+enum class BackwardPrefetch {
+  Pre,   // before the current unit's backward: most overlap, one more unit in memory
+  Post,  // after it
+  None
+};
+
+inline constexpr Elements unlimited_elements = std::numeric_limits<Elements>::max();
+
+struct Options {
+  double max_grad_norm = 0;  // clip the gradient's norm to this; 0: off
+  NormKind norm = NormKind::Two;
+  int max_micro_steps = 1;  // the most micro-steps a step may have; sizes partial sums in the Plan
+  Accumulation accumulation = Accumulation::Running;
+  std::optional<ReduceMoment> reduce_moment = {};  // none: the strategy's default
+  int shard_group = 0;  // ranks per shard group; 0: largest power of two <= max(1, W/2) dividing W
+  WrapPolicy wrap = wrap::each_module();
+  int prefetch_forward = 1;  // units gathered ahead in forward
+  BackwardPrefetch prefetch_backward = BackwardPrefetch::Pre;
+  Elements max_live_elements =
+      unlimited_elements;              // cap on gathered elements of releasing strategies
+  Elements persistence_threshold = 0;  // parameters of at most so many elements stay whole
+  OnNonFinite on_nonfinite = OnNonFinite::Error;  // without loss scaling
+  bool step_in_backward = false;  // update each unit as soon as its gradient is reduced
+  std::optional<ScaleSettings> loss_scale = {};  // of the rule that the precision policy names
+  std::vector<GroupOptions> groups = {{}};  // hyper-parameter groups, by ParameterOptions::group
+  std::uint64_t seed = 0;                   // of stochastic rounding
+  Device* device = nullptr;                 // none: a host device of the Sharder's own
+  Stream* compute_stream = nullptr;         // where your kernels run; none: the device's choice
+};
+
+}  // namespace flatshard

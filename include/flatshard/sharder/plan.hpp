@@ -1,0 +1,163 @@
+// The Plan: who owns which element, what is allocated, which collectives run. A pure host value,
+// built without threads or devices; it compares with == and prints. The engine only carries it out.
+#pragma once
+
+#include <flatshard/layout/canonical.hpp>
+#include <flatshard/layout/flat_layout.hpp>
+#include <flatshard/layout/model.hpp>
+#include <flatshard/layout/norm_tree.hpp>
+#include <flatshard/layout/unit.hpp>
+#include <flatshard/policy/offload.hpp>
+#include <flatshard/policy/precision.hpp>
+#include <flatshard/policy/strategy.hpp>
+#include <flatshard/sharder/options.hpp>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace flatshard {
+
+/// What a block of memory is for.
+enum class Role {
+  Master,         // fp32 (or T) weights of the own slice
+  Compute,        // compute-dtype slice, where it is not the master itself
+  Whole,          // whole compute-dtype parameters of one unit
+  Secondary,      // slice of the second, in-group shard
+  Gradient,       // accumulated gradient: own slice, or whole for ReduceMoment::Boundary
+  Partial,        // partial sums of tree accumulation
+  State,          // optimizer state
+  GatherRing,     // whole parameters of whichever unit is in use
+  GradientRing,   // gradients that backward writes, of whichever unit is in use
+  GradientUnit,   // the same for a dedicated unit
+  Scratch,        // reduced slice before it is added
+  Control,        // step control, reports, norm values
+  RegisteredData  // registered buffers of the model
+};
+inline constexpr int role_count = 13;
+std::string_view name_of(Role role);
+
+/// A block of the arena.
+struct Block {
+  Role role = Role::Control;
+  int owner = -1;    // flat, unit, ring slot or buffer index, as the role says
+  int index = 0;     // which state or partial sum
+  Bytes offset = 0;  // in the arena
+  Bytes bytes = 0;
+  friend bool operator==(const Block&, const Block&) = default;
+};
+
+/// A run of one slice whose elements share a hyper-parameter group. Under stochastic rounding a run
+/// is one fragment, so that canonical indices are contiguous; else runs may span padding, which
+/// every optimizer leaves zero.
+struct StepRun {
+  Elements offset = 0;  // in the slice
+  Elements count = 0;
+  Elements canonical = 0;  // of the first element
+  int group = 0;
+  friend bool operator==(const StepRun&, const StepRun&) = default;
+};
+
+/// A flat parameter: the parameters of one unit that share dtypes, gradient need, persistence and
+/// unused rule, one after the other, cut into equal slices over the shard group.
+struct Flat {
+  std::string label;  // "unit name/index": what collectives are named after
+  int unit = 0;
+  std::vector<int> parameters;  // of the model, ordered by hyper-parameter group, then model order
+  DType master, compute, reduce, accumulate, state;
+  bool requires_grad = true;
+  bool persistent = false;
+  bool skip_when_unused = false;
+  ParametersWhole whole = ParametersWhole::Always;  // after persistence and group size are counted
+  FlatLayout layout;
+  Partition partition;
+  bool master_is_compute = false;  // one copy serves both roles
+  bool gradient_in_place = false;  // backward writes straight into the accumulated gradient
+  Bytes gather_offset = 0;         // in the ring slot of its unit
+  Bytes gradient_offset = 0;       // in the gradient slot of its unit
+  StepRow step_row;
+  std::vector<std::vector<StepRun>> runs;  // per rank of the shard group
+  friend bool operator==(const Flat&, const Flat&) = default;
+};
+
+/// What is gathered together, as the engine sees it.
+struct UnitPlan {
+  std::string name;
+  std::vector<int> modules;
+  std::vector<int> flats;
+  int uses = 0;            // calls per phase of a micro-step that touch the unit
+  bool dedicated = false;  // lives across other units' calls: buffers of its own, kept for the step
+  bool trainable = false;  // some flat has gradients
+  bool backward_overwrites = false;
+  Elements gathered_elements = 0;  // padded elements of its flats that are not always whole
+  Bytes ring_bytes = 0;            // of its flats that are gathered per use, whole, compute dtype
+  Bytes gradient_bytes = 0;        // of its flats whose gradient is not written in place, whole
+  friend bool operator==(const UnitPlan&, const UnitPlan&) = default;
+};
+
+/// The collectives that a Plan foresees in one step, per kind.
+struct Traffic {
+  std::string collective;  // all_gather, reduce_scatter, all_reduce
+  std::string over;        // shard group, replicas, secondary group
+  int calls = 0;
+  Bytes bytes = 0;  // payload that crosses between ranks, summed over this kind, per rank
+  friend bool operator==(const Traffic&, const Traffic&) = default;
+};
+
+/// What make_plan is asked.
+struct PlanRequest {
+  StrategyTraits strategy = {};
+  PrecisionTraits precision = {};
+  OffloadTraits offload = {};
+  int world = 1;
+  int optimizer_states = 2;
+  bool canonical_reduction = true;  // the communicator's sums follow the tree T
+};
+
+struct Plan {
+  PlanRequest request;
+  int world = 1;
+  int shard_group = 1;      // G: ranks that share one copy of everything sharded
+  int replicas = 1;         // W / G
+  int secondary_group = 1;  // ranks of the second shard; 1: none
+  ReduceMoment moment = ReduceMoment::Micro;
+  int max_micro_steps = 1;
+  Accumulation accumulation = Accumulation::Running;
+  int partial_sums = 0;  // floor(log2 max_micro_steps) under tree accumulation
+  int gather_slots = 0;  // ring slots, each of gather_slot_bytes
+  Bytes gather_slot_bytes = 0;
+  int gradient_slots = 0;
+  Bytes gradient_slot_bytes = 0;
+  Bytes landing_bytes = 0;  // scratch: a reduced slice before it is added
+  Bytes wide_bytes = 0;     // scratch: a slice summed inside the group, before the replicas
+  int norm_leaves = 0;      // the most leaves any rank sums
+  std::vector<UnitPlan> units;
+  std::vector<Flat> flats;
+  std::vector<int> unit_of_module;
+  std::vector<std::vector<int>> units_of_call;  // per module: units its calls touch
+  std::vector<int> flat_of_parameter;
+  std::vector<int> slot_of_parameter;  // position within its flat
+  CanonicalIndex canonical{{}};
+  NormPlan norm;  // over the ranks of one shard group
+  std::vector<Block> blocks;
+  Bytes arena_bytes = 0;
+  std::vector<std::string> promises;  // what is promised of the bits, in words
+
+  /// Bytes of all blocks of a role, on every rank.
+  Bytes bytes(Role role) const;
+  /// The block; nullptr when the Plan has none.
+  const Block* block(Role role, int owner, int index = 0) const;
+};
+
+/// The Plan of a model under policies and options; throws UsageError on what cannot be done, with
+/// the names and numbers involved.
+Plan make_plan(const Model& model, const PlanRequest& request, const Options& options);
+
+bool operator==(const Plan& left, const Plan& right);
+/// A table for people: bytes per role and tier, units, collectives of one step, promises.
+std::string to_string(const Plan& plan);
+/// Collectives of one step of `micro_steps` micro-steps in which every module is called as
+/// declared.
+std::vector<Traffic> traffic(const Plan& plan, int micro_steps);
+
+}  // namespace flatshard

@@ -1,0 +1,169 @@
+// Sharder<Strategy, Precision, Offload>: the typed shell over the engine.
+#pragma once
+
+#include <flatshard/policy/rules.hpp>
+#include <flatshard/sharder/views.hpp>
+
+#include <span>
+#include <utility>
+
+namespace flatshard {
+
+/// Shards a model over the ranks of a communicator and trains it. Policies choose what is sharded,
+/// in which dtypes, and where it rests; everything else is an Option.
+///
+/// Every rank makes the same calls in the same order. One thread per rank makes them. Calls only
+/// enqueue work; those whose names say wait or synchronize (and construction, summon_full, assign)
+/// block the host. step() waits for the report of the step before the last.
+///
+/// After an exception from a forward function the Sharder is as if the call had not been made;
+/// after one from a backward function the step must be dropped on every rank (discard_step).
+template <StrategyPolicy Strategy, PrecisionPolicy Precision, OffloadPolicy Offload>
+class Sharder {
+  static_assert(CheckedRules<Strategy, Precision, Offload>::value);
+
+ public:
+  using strategy_type = Strategy;
+  using precision_type = Precision;
+  using offload_type = Offload;
+  using master_type = typename Precision::master;
+  using compute_type = typename Precision::compute;
+
+  /// What make_plan is asked for this type.
+  static PlanRequest plan_request(int world, int optimizer_states,
+                                  bool canonical_reduction = true) {
+    return {strategy_traits<Strategy>(),
+            precision_traits<Precision>(),
+            offload_traits<Offload>(),
+            world,
+            optimizer_states,
+            canonical_reduction};
+  }
+  /// The Plan that a Sharder of this type would carry out; needs no communicator and no device.
+  static Plan plan_for(const Model& model, const Optimizer& optimizer, int world,
+                       const Options& options = {}) {
+    return make_plan(model, plan_request(world, optimizer.states()), options);
+  }
+
+  /// Collective over `communicator` (which, with Options::device and Options::compute_stream, must
+  /// outlive the Sharder). Parameters are zero until initialize or assign. Throws UsageError for
+  /// what cannot be done, before anything is allocated.
+  Sharder(Communicator& communicator, const Model& model, const Optimizer& optimizer,
+          const Options& options = {})
+      : engine_(communicator, model, optimizer,
+                plan_request(communicator.size(), optimizer.states(),
+                             communicator.canonical_reduction()),
+                options) {}
+
+  const Plan& plan() const { return engine_.plan(); }
+  const Model& model() const { return engine_.model(); }
+  Engine& engine() { return engine_; }
+
+  // Parameters ------------------------------------------------------------------------------------
+
+  /// Every rank fills what it owns; same values for every world size and strategy.
+  void initialize(const Initializer& initializer) { engine_.initialize(initializer); }
+  void initialize(Parameter parameter, const Initializer& initializer) {
+    engine_.initialize(parameter.index, initializer);
+  }
+  /// Every rank passes the whole parameter, row-major, and keeps what it owns (rounded to the
+  /// master dtype). Blocks the host until it is copied.
+  template <class Element>
+  void assign(Parameter parameter, std::span<const Element> values) {
+    const ParameterSpec& spec = model().parameters()[static_cast<std::size_t>(parameter.index)];
+    FLATSHARD_EXPECTS(static_cast<Elements>(values.size()) == spec.numel(),
+                      "assign: parameter '" + spec.name + "' has " + std::to_string(spec.numel()) +
+                          " elements, not " + std::to_string(values.size()));
+    engine_.assign(parameter.index, values.data(), dtype_of<Element>);
+  }
+  /// Calls `function(FullParameters<master_type>)` with the whole parameters of the module's units
+  /// in master precision. With write_back each rank takes its slices of what the function left (all
+  /// ranks must leave the same). Allocates the whole units; blocks the host.
+  template <class Function>
+  void summon_full(const Module& module, Function&& function, bool write_back = false) {
+    const Summoned summoned = engine_.summon(module.index());
+    std::forward<Function>(function)(FullParameters<master_type>(engine_, summoned));
+    if (write_back) engine_.write_back(summoned);
+  }
+  /// What this rank holds of the parameter.
+  LocalShard local(Parameter parameter) const { return engine_.local(parameter.index); }
+  /// A registered buffer: whole on every rank, never touched by the Sharder.
+  template <class Element>
+  TensorRef<Element> buffer(RegisteredBuffer buffer) const {
+    const BufferSpec& spec = model().buffers()[static_cast<std::size_t>(buffer.index)];
+    FLATSHARD_EXPECTS(spec.dtype == dtype_of<Element>,
+                      "buffer '" + spec.name + "' is " + std::string(name_of(spec.dtype)));
+    return {reinterpret_cast<Element*>(engine_.buffer(buffer.index)), spec.shape};
+  }
+
+  // A step ----------------------------------------------------------------------------------------
+
+  /// Begins a micro-step. A step of one micro-step needs no call.
+  void micro_step(const MicroStepOptions& options) { engine_.begin_micro_step(options); }
+  /// Which of the world size * count micro-batches of the global batch this rank must process in
+  /// micro-step `index` of `count`, so that sums are formed in the promised order.
+  Elements micro_batch(int index, int count) const { return engine_.micro_batch(index, count); }
+
+  /// Gathers the module's parameters and calls function(Weights<compute_type>).
+  template <class Function>
+  void forward(const Module& module, Function&& function) {
+    call(Phase::Forward, module.index(),
+         [&] { std::forward<Function>(function)(Weights<compute_type>(engine_, module.index())); });
+  }
+  /// Gathers the module's parameters, calls function(Weights<compute_type>,
+  /// Gradients<compute_type>), and reduces the gradients after the last use.
+  template <class Function>
+  void backward(const Module& module, Function&& function) {
+    call(Phase::Backward, module.index(), [&] {
+      std::forward<Function>(function)(Weights<compute_type>(engine_, module.index()),
+                                       Gradients<compute_type>(engine_, module.index()));
+    });
+  }
+  /// Forward without backward to come: gathers, calls, releases; no part of a step.
+  template <class Function>
+  void evaluate(const Module& module, Function&& function) {
+    const Gathered<compute_type> gathered = gather(module);
+    std::forward<Function>(function)(gathered.weights());
+  }
+
+  /// Reduces what is left, measures, clips, updates, publishes. Never waits for the device but for
+  /// the report of the step before the last; throws what that report says is an error.
+  PendingReport step(const StepOptions& options = {}) { return {engine_, engine_.step(options)}; }
+  /// Drops the micro-steps since the last step, on every rank.
+  void discard_step() { engine_.discard_step(); }
+  /// Hyper-parameters from the next step on; the optimizer's type must stay.
+  void set_optimizer(const Optimizer& optimizer) { engine_.set_optimizer(optimizer); }
+  /// The loss scale of this step's backward, in device memory; 1 without loss scaling.
+  TensorRef<const float> loss_scale() const { return {engine_.loss_scale(), {}}; }
+  /// Blocks the host until everything issued is done.
+  void synchronize() { engine_.synchronize(); }
+
+  // Primitives, for control flow that fits no function --------------------------------------------
+
+  Gathered<compute_type> gather(const Module& module) { return {engine_, module.index()}; }
+  /// Gathers ahead of use if a buffer is free.
+  void prefetch(const Module& module) { engine_.prefetch(module.index()); }
+  /// Gradients of this micro-step for a backward of the module; call reduce() when it has run.
+  Gradients<compute_type> gradients(const Module& module) {
+    engine_.open_gradients(module.index());
+    return {engine_, module.index()};
+  }
+  void reduce(const Module& module) { engine_.reduce(module.index()); }
+
+ private:
+  template <class Function>
+  void call(Phase phase, int module, Function&& function) {
+    engine_.enter(phase, module);
+    try {
+      function();
+    } catch (...) {
+      engine_.leave(phase, module, false);
+      throw;
+    }
+    engine_.leave(phase, module, true);
+  }
+
+  Engine engine_;
+};
+
+}  // namespace flatshard

@@ -1,0 +1,225 @@
+#include <fmt/format.h>
+#include <flatshard/core/error.hpp>
+#include <flatshard/ops/host_device.hpp>
+#include <flatshard/sharder/engine.hpp>
+
+#include <algorithm>
+
+#include "engine_parts.hpp"
+
+namespace flatshard {
+
+namespace {
+
+Device& chosen_device(const Options& options, std::unique_ptr<Device>& own) {
+  if (options.device != nullptr) return *options.device;
+  own = std::make_unique<HostDevice>();
+  return *own;
+}
+
+}  // namespace
+
+Engine::Parts::Parts(Communicator& communicator, const Model& described, const Optimizer& optimizer,
+                     const PlanRequest& request, const Options& chosen)
+    : model(described),
+      options(chosen),
+      runtime(communicator, make_plan(model, request, options), chosen_device(options, own_device),
+              options.compute_stream),
+      gatherer(runtime, options.max_live_elements),
+      reducer(runtime),
+      stepper(runtime, gatherer, optimizer, options),
+      order(static_cast<int>(model.modules().size())),
+      uses(runtime.plan.units.size()),
+      takes_part(runtime.plan.flats.size(), false),
+      computed(runtime.make_event()) {}
+
+Engine::Engine(Communicator& communicator, const Model& model, const Optimizer& optimizer,
+               const PlanRequest& request, const Options& options)
+    : parts_(std::make_unique<Parts>(communicator, model, optimizer, request, options)) {}
+
+Engine::~Engine() = default;
+
+const Plan& Engine::plan() const { return parts_->runtime.plan; }
+const Model& Engine::model() const { return parts_->model; }
+const Flat& Engine::Parts::flat_of(int parameter) const {
+  return runtime.flat(runtime.plan.flat_of_parameter[static_cast<std::size_t>(parameter)]);
+}
+
+DType Engine::compute_dtype(int parameter) const { return parts_->flat_of(parameter).compute; }
+DType Engine::master_dtype(int parameter) const { return parts_->flat_of(parameter).master; }
+Device& Engine::device() const { return parts_->runtime.device; }
+Stream& Engine::compute_stream() const { return parts_->runtime.compute; }
+const float* Engine::loss_scale() const { return parts_->stepper.loss_scale(); }
+StepReport Engine::wait(std::int64_t step) { return parts_->stepper.wait(step); }
+Elements Engine::peak_gathered_elements() const { return parts_->gatherer.peak_live_elements(); }
+
+void Engine::set_optimizer(const Optimizer& optimizer) { parts_->stepper.set_optimizer(optimizer); }
+
+void Engine::begin_micro_step(const MicroStepOptions& options) {
+  parts_->prepare();
+  parts_->open_micro_step(options.last);
+}
+
+Elements Engine::micro_batch(int index, int count) const {
+  const Plan& plan = parts_->runtime.plan;
+  FLATSHARD_EXPECTS(count >= 1 && index >= 0 && index < count,
+                    fmt::format("micro-step {} of {} does not exist", index, count));
+  const Elements rank = parts_->runtime.world.rank();
+  const Elements group = plan.shard_group;
+  switch (plan.moment) {
+    case ReduceMoment::Micro:
+      return Elements{index} * plan.world + rank;
+    case ReduceMoment::Boundary:
+      return rank * count + index;
+    case ReduceMoment::ReplicaBoundary:
+      break;
+  }
+  return rank / group * group * count + index * group + rank % group;
+}
+
+void Engine::enter(Phase phase, int module) {
+  Parts& parts = *parts_;
+  parts.prepare();
+  if (parts.micro_step < 0) parts.open_micro_step(true);
+  parts.order.record({phase, module});
+  for (int unit : parts.touched(module)) parts.keep_alive(phase, unit);
+  if (phase == Phase::Backward)
+    for (int unit : parts.touched(module)) parts.open_gradients(module, unit);
+  if (phase == Phase::Forward) parts.prefetch_next(parts.options.prefetch_forward);
+  if (phase == Phase::Backward && parts.options.prefetch_backward == BackwardPrefetch::Pre)
+    parts.prefetch_next(1);
+}
+
+void Engine::leave(Phase phase, int module, bool completed) {
+  Parts& parts = *parts_;
+  if (!completed && phase == Phase::Backward)
+    parts.broken = fmt::format("backward of module '{}' did not complete",
+                               parts.model.modules()[static_cast<std::size_t>(module)].name);
+  for (int unit : parts.touched(module)) {
+    if (completed)
+      parts.count_use(phase, unit);
+    else
+      parts.end_life(phase, unit);
+  }
+  if (completed && phase == Phase::Backward &&
+      parts.options.prefetch_backward == BackwardPrefetch::Post)
+    parts.prefetch_next(1);
+}
+
+void Engine::hold(int module) {
+  parts_->prepare();
+  for (int unit : parts_->touched(module)) parts_->gatherer.hold(unit);
+}
+
+void Engine::release(int module) noexcept {
+  for (int unit : parts_->touched(module)) parts_->gatherer.release(unit);
+}
+
+void Engine::prefetch(int module) {
+  parts_->prepare();
+  for (int unit : parts_->touched(module)) parts_->gatherer.prefetch(unit);
+}
+
+void Engine::open_gradients(int module) {
+  parts_->prepare();
+  if (parts_->micro_step < 0) parts_->open_micro_step(true);
+  for (int unit : parts_->touched(module)) parts_->open_gradients(module, unit);
+}
+
+void Engine::reduce(int module) {
+  parts_->prepare();
+  for (int unit : parts_->touched(module)) parts_->count_use(Phase::Backward, unit);
+}
+
+void Engine::discard_step() {
+  Parts& parts = *parts_;
+  for (int unit = 0; unit < static_cast<int>(parts.uses.size()); ++unit) {
+    parts.end_life(Phase::Forward, unit);
+    parts.end_life(Phase::Backward, unit);
+    parts.reducer.discard(unit);
+    parts.use(unit) = {};
+  }
+  std::fill(parts.takes_part.begin(), parts.takes_part.end(), false);
+  parts.micro_step = -1;
+  parts.last = false;
+  parts.broken.clear();
+}
+
+std::int64_t Engine::step(const StepOptions& options) {
+  Parts& parts = *parts_;
+  parts.prepare();
+  if (parts.micro_step < 0) parts.open_micro_step(true);
+  FLATSHARD_EXPECTS(parts.last,
+                    fmt::format("step() after micro-step {}, which was not announced as "
+                                "the last: micro_step({{.last = true}})",
+                                parts.micro_step));
+  const bool own_divisor =
+      options.gradient_divisor != 0 || options.device_gradient_divisor != nullptr;
+  FLATSHARD_EXPECTS(
+      !own_divisor || !parts.options.step_in_backward,
+      "step_in_backward divides by world size * micro-steps: a gradient_divisor given "
+      "to step() comes too late");
+  parts.close_micro_step();
+  if (parts.stepper.steps() >= 2) parts.stepper.wait(parts.stepper.steps() - 1);
+  detail::Divisor divisor = parts.default_divisor();
+  if (options.gradient_divisor != 0) divisor.value = options.gradient_divisor;
+  divisor.device = options.device_gradient_divisor;
+  parts.order_parameter_writes();
+  const std::int64_t number = parts.options.step_in_backward
+                                  ? parts.stepper.end_step(divisor)
+                                  : parts.stepper.step(divisor, parts.takes_part);
+  parts.gatherer.invalidate();
+  parts.reducer.stepped();
+  std::fill(parts.takes_part.begin(), parts.takes_part.end(), false);
+  parts.micro_step = -1;
+  parts.last = false;
+  return number;
+}
+
+void Engine::synchronize() {
+  parts_->runtime.compute.synchronize();
+  parts_->runtime.gather.synchronize();
+  parts_->runtime.reduce.synchronize();
+}
+
+std::byte* Engine::weights(int parameter, int module) const {
+  const Plan& plan = parts_->runtime.plan;
+  const auto at = static_cast<std::size_t>(parameter);
+  FLATSHARD_EXPECTS(parameter >= 0 && at < plan.flat_of_parameter.size(),
+                    fmt::format("parameter {} is not of this model", parameter));
+  const int index = plan.flat_of_parameter[at];
+  const Flat& flat = parts_->runtime.flat(index);
+  const std::vector<int>& touched = parts_->touched(module);
+  std::byte* whole = parts_->gatherer.whole(index);
+  FLATSHARD_EXPECTS(
+      whole != nullptr && std::find(touched.begin(), touched.end(), flat.unit) != touched.end(),
+      fmt::format("parameter '{}' is not whole in a call of module '{}': it belongs to unit '{}'",
+                  parts_->model.parameters()[at].name,
+                  parts_->model.modules()[static_cast<std::size_t>(module)].name,
+                  parts_->runtime.unit(flat.unit).name));
+  return whole + flat.layout.start(plan.slot_of_parameter[at]) * size_of(flat.compute);
+}
+
+std::byte* Engine::gradient(int parameter, int module) const {
+  const Plan& plan = parts_->runtime.plan;
+  const auto at = static_cast<std::size_t>(parameter);
+  FLATSHARD_EXPECTS(parameter >= 0 && at < plan.flat_of_parameter.size(),
+                    fmt::format("parameter {} is not of this model", parameter));
+  const int index = plan.flat_of_parameter[at];
+  const Flat& flat = parts_->runtime.flat(index);
+  const std::vector<int>& touched = parts_->touched(module);
+  std::byte* gradient = parts_->reducer.gradient(index);
+  FLATSHARD_EXPECTS(
+      gradient != nullptr && std::find(touched.begin(), touched.end(), flat.unit) != touched.end(),
+      fmt::format("parameter '{}' has no gradient in a backward call of module '{}'{}",
+                  parts_->model.parameters()[at].name,
+                  parts_->model.modules()[static_cast<std::size_t>(module)].name,
+                  flat.requires_grad ? "" : ": it is frozen"));
+  return gradient + flat.layout.start(plan.slot_of_parameter[at]) * size_of(flat.compute);
+}
+
+std::byte* Engine::buffer(int buffer) const {
+  return parts_->runtime.address(Role::RegisteredData, buffer);
+}
+
+}  // namespace flatshard

@@ -1,0 +1,167 @@
+// Setting and reading parameters outside a step: initialisation, assignment, summoning.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "engine_parts.hpp"
+
+namespace flatshard {
+
+namespace {
+
+/// A parameter's part that this rank holds, and the memory that is authoritative for it.
+struct Piece {
+  Elements parameter_offset;
+  Elements count;
+  std::byte* data;
+  DType dtype;
+};
+
+/// Pieces to write so that the parameter's authoritative memory on this rank is complete: the
+/// fragment of the own slice, or all of it for a frozen parameter that is always whole.
+std::vector<Piece> pieces_of(const detail::Runtime& runtime, int parameter) {
+  const auto at = static_cast<std::size_t>(parameter);
+  const int index = runtime.plan.flat_of_parameter[at];
+  const int slot = runtime.plan.slot_of_parameter[at];
+  const Flat& flat = runtime.flat(index);
+  const detail::FlatMemory& memory = runtime.memory(index);
+  if (!flat.requires_grad && flat.whole == ParametersWhole::Always) {
+    const Range range = flat.layout.range(slot);
+    return {{0, range.count(), memory.whole + range.begin * size_of(flat.compute), flat.compute}};
+  }
+  std::byte* slice = flat.requires_grad ? memory.master : memory.compute;
+  std::vector<Piece> pieces;
+  for (const Fragment& fragment : fragments(flat.layout, flat.partition, runtime.shard.rank()))
+    if (fragment.parameter == slot)
+      pieces.push_back({fragment.parameter_offset, fragment.count,
+                        slice + fragment.slice_offset * size_of(flat.master), flat.master});
+  return pieces;
+}
+
+}  // namespace
+
+void Engine::Parts::refresh() {
+  stale = false;
+  for (int unit = 0; unit < static_cast<int>(runtime.plan.units.size()); ++unit) {
+    for (int index : runtime.unit(unit).flats) {
+      const Flat& flat = runtime.flat(index);
+      const detail::FlatMemory& memory = runtime.memory(index);
+      if (flat.requires_grad && !flat.master_is_compute)
+        runtime.kernels.cast(memory.master, flat.master, memory.compute, flat.compute,
+                             flat.partition.slice(), runtime.reduce);
+    }
+    gatherer.publish(unit);
+  }
+  gatherer.invalidate();
+}
+
+void Engine::initialize(const Initializer& initializer) {
+  for (int parameter = 0; parameter < static_cast<int>(model().parameters().size()); ++parameter)
+    initialize(parameter, initializer);
+}
+
+void Engine::initialize(int parameter, const Initializer& initializer) {
+  Parts& parts = *parts_;
+  parts.order_parameter_writes();
+  for (const Piece& piece : pieces_of(parts.runtime, parameter))
+    parts.runtime.kernels.fill(
+        initializer, piece.dtype, piece.data,
+        parts.runtime.plan.canonical.start(parameter) + piece.parameter_offset, piece.count,
+        parts.runtime.reduce);
+  parts.stale = true;
+}
+
+void Engine::assign(int parameter, const void* source, DType dtype) {
+  Parts& parts = *parts_;
+  parts.order_parameter_writes();
+  for (const Piece& piece : pieces_of(parts.runtime, parameter))
+    parts.runtime.kernels.cast(
+        static_cast<const std::byte*>(source) + piece.parameter_offset * size_of(dtype), dtype,
+        piece.data, piece.dtype, piece.count, parts.runtime.reduce);
+  parts.runtime.reduce.synchronize();
+  parts.stale = true;
+}
+
+LocalShard Engine::local(int parameter) const {
+  const detail::Runtime& runtime = parts_->runtime;
+  const auto at = static_cast<std::size_t>(parameter);
+  const int index = runtime.plan.flat_of_parameter[at];
+  const int slot = runtime.plan.slot_of_parameter[at];
+  const Flat& flat = runtime.flat(index);
+  const detail::FlatMemory& memory = runtime.memory(index);
+  LocalShard local;
+  for (const Fragment& part : fragments(flat.layout, flat.partition, runtime.shard.rank())) {
+    if (part.parameter != slot) continue;
+    local.offset = part.parameter_offset;
+    local.count = part.count;
+    std::byte* slice = flat.requires_grad ? memory.master : memory.compute;
+    local.master = slice + part.slice_offset * size_of(flat.master);
+    if (!flat.requires_grad) continue;
+    local.gradient = memory.gradient_slice + part.slice_offset * size_of(flat.accumulate);
+    for (std::byte* state : memory.states)
+      local.states.push_back(state + part.slice_offset * size_of(flat.state));
+  }
+  return local;
+}
+
+bool Summoned::holds(int flat) const {
+  return std::find(flats_.begin(), flats_.end(), flat) != flats_.end();
+}
+
+std::byte* Summoned::data(int parameter) const {
+  const auto at = static_cast<std::size_t>(parameter);
+  const int index = plan_->flat_of_parameter[at];
+  const auto found = std::find(flats_.begin(), flats_.end(), index);
+  if (found == flats_.end()) return nullptr;
+  const Flat& flat = plan_->flats[static_cast<std::size_t>(index)];
+  const Buffer& buffer = buffers_[static_cast<std::size_t>(found - flats_.begin())];
+  return static_cast<std::byte*>(buffer.data()) +
+         flat.layout.start(plan_->slot_of_parameter[at]) * size_of(flat.master);
+}
+
+Summoned Engine::summon(int module) {
+  Parts& parts = *parts_;
+  parts.prepare();
+  detail::Runtime& runtime = parts.runtime;
+  Summoned summoned;
+  summoned.plan_ = &runtime.plan;
+  for (int unit : parts.touched(module))
+    for (int index : runtime.unit(unit).flats) {
+      const Flat& flat = runtime.flat(index);
+      const detail::FlatMemory& memory = runtime.memory(index);
+      summoned.flats_.push_back(index);
+      summoned.buffers_.emplace_back(runtime.device.memory(),
+                                     flat.partition.padded() * size_of(flat.master));
+      void* whole = summoned.buffers_.back().data();
+      if (!flat.requires_grad && flat.whole == ParametersWhole::Always)
+        runtime.kernels.cast(memory.whole, flat.compute, whole, flat.compute,
+                             flat.partition.padded(), runtime.reduce);
+      else
+        runtime.shard.all_gather(flat.label, flat.requires_grad ? memory.master : memory.compute,
+                                 whole, flat.partition.slice(), flat.master, runtime.reduce);
+    }
+  runtime.reduce.synchronize();
+  return summoned;
+}
+
+void Engine::write_back(const Summoned& summoned) {
+  Parts& parts = *parts_;
+  parts.order_parameter_writes();
+  detail::Runtime& runtime = parts.runtime;
+  for (std::size_t at = 0; at < summoned.flats_.size(); ++at) {
+    const int index = summoned.flats_[at];
+    const Flat& flat = runtime.flat(index);
+    const detail::FlatMemory& memory = runtime.memory(index);
+    const auto* whole = static_cast<const std::byte*>(summoned.buffers_[at].data());
+    const bool all = !flat.requires_grad && flat.whole == ParametersWhole::Always;
+    const Elements count = all ? flat.partition.padded() : flat.partition.slice();
+    const Bytes own = all ? 0 : runtime.shard.rank() * count * size_of(flat.master);
+    std::byte* target = flat.requires_grad ? memory.master : memory.compute;
+    runtime.kernels.cast(whole + own, flat.master, all ? memory.whole : target, flat.master, count,
+                         runtime.reduce);
+  }
+  runtime.reduce.synchronize();
+  parts.stale = true;
+}
+
+}  // namespace flatshard

@@ -1,0 +1,69 @@
+// The state of an engine: its parts and where the step stands.
+#pragma once
+
+#include <flatshard/sharder/engine.hpp>
+
+#include <string>
+
+#include "call_order.hpp"
+#include "gatherer.hpp"
+#include "reducer.hpp"
+#include "stepper.hpp"
+
+namespace flatshard {
+
+struct Engine::Parts {
+  Parts(Communicator& communicator, const Model& model, const Optimizer& optimizer,
+        const PlanRequest& request, const Options& options);
+
+  /// Uses of a unit within the current micro-step.
+  struct UnitUse {
+    int forward = 0;
+    int backward = 0;
+    bool alive[2] = {false, false};  // per phase: held from its first to its last use
+    bool opened = false;             // gradients
+    bool closed = false;             // reduced
+  };
+
+  const Model model;
+  const Options options;
+  std::unique_ptr<Device> own_device;
+  detail::Runtime runtime;
+  detail::Gatherer gatherer;
+  detail::Reducer reducer;
+  detail::Stepper stepper;
+  detail::CallOrder order;
+
+  std::vector<UnitUse> uses;     // per unit
+  std::vector<bool> takes_part;  // per flat: to be updated in this step
+  int micro_step = -1;           // index of the open micro-step; -1: none since the last step
+  bool last = false;             // it is the step's last
+  bool stale = false;            // masters were set: compute copies must follow
+  std::string broken;            // why the step must be discarded
+  std::unique_ptr<Event> computed;
+
+  const std::vector<int>& touched(int module) const {
+    return runtime.plan.units_of_call[static_cast<std::size_t>(module)];
+  }
+  const Flat& flat_of(int parameter) const;
+  UnitUse& use(int unit) { return uses[static_cast<std::size_t>(unit)]; }
+
+  /// Throws when the step is broken or a stream has failed; refreshes stale copies.
+  void prepare();
+  void open_micro_step(bool is_last);
+  void close_micro_step();
+  void keep_alive(Phase phase, int unit);
+  void end_life(Phase phase, int unit);
+  void count_use(Phase phase, int unit);
+  void prefetch_next(int limit);
+  void open_gradients(int module, int unit);
+  void mark_used(int module);
+  void close_unit(int unit);
+  detail::Divisor default_divisor() const;
+  /// Parameters are about to be written by the reduce stream.
+  void order_parameter_writes();
+  /// Compute copies and whole parameters follow the masters.
+  void refresh();
+};
+
+}  // namespace flatshard

@@ -1,0 +1,180 @@
+#include "gatherer.hpp"
+
+#include <fmt/format.h>
+#include <flatshard/core/error.hpp>
+
+#include <algorithm>
+
+namespace flatshard::detail {
+
+Gatherer::Gatherer(Runtime& runtime, Elements max_live)
+    : runtime_(runtime),
+      max_live_(max_live),
+      states_(runtime.plan.units.size()),
+      slots_(static_cast<std::size_t>(runtime.plan.gather_slots)),
+      gathered_(runtime.make_event()) {
+  for (State& unit : states_) {
+    unit.ready = runtime.make_event();
+    unit.published = runtime.make_event();
+    unit.stepped = runtime.make_event();
+  }
+  for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
+    slots_[slot].data = runtime.address(Role::GatherRing, static_cast<int>(slot));
+    slots_[slot].free = runtime.make_event();
+  }
+}
+
+bool Gatherer::is_absent(int unit) const { return gathers(unit) && !state(unit).present; }
+
+void Gatherer::hold(int unit) {
+  State& held = state(unit);
+  if (is_absent(unit)) gather(unit);
+  if (held.prefetched) {
+    held.prefetched = false;
+    --outstanding_;
+  }
+  ++held.holds;
+  runtime_.compute.wait(*held.published);
+  runtime_.compute.wait(*held.ready);
+}
+
+void Gatherer::release(int unit) {
+  State& held = state(unit);
+  if (--held.holds == 0 && held.slot >= 0) drop(unit);
+}
+
+void Gatherer::prefetch(int unit) {
+  if (!is_absent(unit)) return;
+  if (live_ > max_live_ - runtime_.unit(unit).gathered_elements) return;
+  if (runtime_.unit(unit).ring_bytes > 0 && free_slot() < 0) return;
+  gather(unit);
+  state(unit).prefetched = true;
+  ++outstanding_;
+}
+
+void Gatherer::gather(int unit) {
+  const UnitPlan& plan = runtime_.unit(unit);
+  State& gathering = state(unit);
+  while (live_ > max_live_ - plan.gathered_elements && evict_prefetched()) continue;
+  FLATSHARD_EXPECTS(live_ <= max_live_ - plan.gathered_elements,
+                    fmt::format("gathering unit '{}' ({} elements) beside {} live ones exceeds "
+                                "max_live_elements {}",
+                                plan.name, plan.gathered_elements, live_, max_live_));
+  if (plan.ring_bytes > 0) gathering.slot = take_slot(unit);
+  for (int flat : plan.flats) gather_flat(flat, gathering);
+  gathering.secondary = runtime_.plan.request.strategy.secondary_shard;
+  gathering.present = true;
+  runtime_.gather.record(*gathering.ready);
+  live_ += plan.gathered_elements;
+  peak_live_ = std::max(peak_live_, live_);
+}
+
+void Gatherer::gather_flat(int index, State& unit_state) {
+  const Flat& flat = runtime_.flat(index);
+  if (flat.whole == ParametersWhole::Always) return;
+  const FlatMemory& memory = runtime_.memory(index);
+  std::byte* destination = memory.whole;
+  if (destination == nullptr)
+    destination = slots_[static_cast<std::size_t>(unit_state.slot)].data + flat.gather_offset;
+  if (unit_state.secondary && memory.secondary != nullptr)
+    return gather_from_secondary(flat, memory, destination);
+  runtime_.shard.all_gather(flat.label, memory.compute, destination, flat.partition.slice(),
+                            flat.compute, runtime_.gather);
+  if (memory.secondary != nullptr) keep_secondary(flat, memory, destination);
+}
+
+void Gatherer::gather_from_secondary(const Flat& flat, const FlatMemory& memory, std::byte* whole) {
+  runtime_.secondary.all_gather(flat.label, memory.secondary, whole,
+                                flat.partition.padded() / runtime_.plan.secondary_group,
+                                flat.compute, runtime_.gather);
+}
+
+void Gatherer::keep_secondary(const Flat& flat, const FlatMemory& memory, const std::byte* whole) {
+  const Elements part = flat.partition.padded() / runtime_.plan.secondary_group;
+  const Bytes offset = runtime_.secondary.rank() * part * size_of(flat.compute);
+  runtime_.kernels.cast(whole + offset, flat.compute, memory.secondary, flat.compute, part,
+                        runtime_.gather);
+}
+
+int Gatherer::free_slot() const {
+  for (std::size_t slot = 0; slot < slots_.size(); ++slot)
+    if (slots_[slot].unit < 0) return static_cast<int>(slot);
+  return -1;
+}
+
+int Gatherer::take_slot(int unit) {
+  if (free_slot() < 0) evict_prefetched();
+  const int slot = free_slot();
+  FLATSHARD_EXPECTS(
+      slot >= 0,
+      fmt::format(
+          "no buffer is free to gather unit '{}': {} units are in use at once. Wrap modules "
+          "that are used together into one unit, or raise prefetch_forward",
+          runtime_.unit(unit).name, slots_.size()));
+  slots_[static_cast<std::size_t>(slot)].unit = unit;
+  runtime_.gather.wait(*slots_[static_cast<std::size_t>(slot)].free);
+  return slot;
+}
+
+bool Gatherer::evict_prefetched() {
+  for (int unit = 0; unit < static_cast<int>(states_.size()); ++unit)
+    if (state(unit).prefetched && state(unit).holds == 0) {
+      drop(unit);
+      return true;
+    }
+  return false;
+}
+
+void Gatherer::drop(int unit) {
+  State& dropped = state(unit);
+  if (dropped.prefetched) --outstanding_;
+  dropped.prefetched = false;
+  dropped.present = false;
+  live_ -= runtime_.unit(unit).gathered_elements;
+  if (dropped.slot < 0) return;
+  Slot& slot = slots_[static_cast<std::size_t>(dropped.slot)];
+  slot.unit = -1;
+  runtime_.compute.record(*slot.free);
+  dropped.slot = -1;
+}
+
+void Gatherer::invalidate() {
+  for (int unit = 0; unit < static_cast<int>(states_.size()); ++unit) {
+    FLATSHARD_EXPECTS(
+        state(unit).holds == 0,
+        fmt::format("parameters cannot change while unit '{}' is held", runtime_.unit(unit).name));
+    if (state(unit).present) drop(unit);
+    state(unit).secondary = false;
+  }
+}
+
+void Gatherer::publish(int unit) {
+  State& published = state(unit);
+  runtime_.order(runtime_.reduce, *published.stepped, runtime_.gather);
+  for (int index : runtime_.unit(unit).flats) {
+    const Flat& flat = runtime_.flat(index);
+    if (flat.whole != ParametersWhole::Always || !flat.requires_grad) continue;
+    if (runtime_.plan.shard_group == 1) continue;
+    const FlatMemory& memory = runtime_.memory(index);
+    const Bytes own = runtime_.shard.rank() * flat.partition.slice() * size_of(flat.compute);
+    runtime_.shard.all_gather(flat.label, memory.whole + own, memory.whole, flat.partition.slice(),
+                              flat.compute, runtime_.gather);
+  }
+  runtime_.gather.record(*published.published);
+}
+
+void Gatherer::order_before_reduce() {
+  runtime_.order(runtime_.gather, *gathered_, runtime_.reduce);
+}
+
+std::byte* Gatherer::whole(int index) const {
+  const Flat& flat = runtime_.flat(index);
+  const FlatMemory& memory = runtime_.memory(index);
+  if (flat.whole == ParametersWhole::Always) return memory.whole;
+  const State& unit = state(flat.unit);
+  if (!unit.present) return nullptr;
+  if (memory.whole != nullptr) return memory.whole;
+  return slots_[static_cast<std::size_t>(unit.slot)].data + flat.gather_offset;
+}
+
+}  // namespace flatshard::detail

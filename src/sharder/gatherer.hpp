@@ -1,0 +1,75 @@
+// Makes parameters whole and lets them go: gathers, ring slots, prefetch, secondary shards.
+#pragma once
+
+#include "runtime.hpp"
+
+namespace flatshard::detail {
+
+/// Every gather runs on the gather stream; `use` makes the compute stream wait for it, `release`
+/// lets the ring slot be filled again once the compute stream got there. Nothing blocks the host.
+class Gatherer {
+ public:
+  Gatherer(Runtime& runtime, Elements max_live);
+
+  /// Makes the unit whole for the compute stream and holds it; each hold needs one release.
+  void hold(int unit);
+  void release(int unit);
+  /// Gathers ahead if a slot is free and the cap allows.
+  void prefetch(int unit);
+  int outstanding() const { return outstanding_; }
+  bool is_absent(int unit) const;
+
+  /// Parameters change: nothing gathered stays valid. The gather stream waits for `changed`.
+  void invalidate();
+  /// Sends the unit's updated slices of always-whole flats to every rank of the shard group, after
+  /// what the reduce stream has been given so far.
+  void publish(int unit);
+  /// The reduce stream waits for all gathers issued so far: they read the slices that a step
+  /// writes.
+  void order_before_reduce();
+
+  /// Address of the whole flat; null while its unit is absent.
+  std::byte* whole(int flat) const;
+  Elements live_elements() const { return live_; }
+  Elements peak_live_elements() const { return peak_live_; }
+
+ private:
+  struct State {
+    int holds = 0;
+    bool present = false;     // gathered, or being gathered, and not out of date
+    bool prefetched = false;  // and not used since
+    bool secondary = false;   // the secondary shard is up to date
+    int slot = -1;
+    std::unique_ptr<Event> ready;      // recorded on the gather stream
+    std::unique_ptr<Event> published;  // the same, for always-whole flats
+    std::unique_ptr<Event> stepped;    // recorded on the reduce stream
+  };
+  struct Slot {
+    int unit = -1;
+    std::byte* data = nullptr;
+    std::unique_ptr<Event> free;  // recorded on the compute stream
+  };
+
+  State& state(int unit) { return states_[static_cast<std::size_t>(unit)]; }
+  const State& state(int unit) const { return states_[static_cast<std::size_t>(unit)]; }
+  bool gathers(int unit) const { return runtime_.unit(unit).gathered_elements > 0; }
+  void gather(int unit);
+  void gather_flat(int flat, State& unit_state);
+  void gather_from_secondary(const Flat& flat, const FlatMemory& memory, std::byte* whole);
+  void keep_secondary(const Flat& flat, const FlatMemory& memory, const std::byte* whole);
+  int free_slot() const;
+  int take_slot(int unit);
+  bool evict_prefetched();
+  void drop(int unit);
+
+  Runtime& runtime_;
+  Elements max_live_;
+  int outstanding_ = 0;  // prefetched units not used yet
+  Elements live_ = 0;
+  Elements peak_live_ = 0;
+  std::vector<State> states_;
+  std::vector<Slot> slots_;
+  std::unique_ptr<Event> gathered_;
+};
+
+}  // namespace flatshard::detail

@@ -1,0 +1,87 @@
+#include "norm.hpp"
+
+#include <algorithm>
+
+#include "plan_build.hpp"
+
+namespace flatshard::detail {
+
+namespace {
+
+std::vector<NormAdd> shifted(const std::vector<TreeAdd>& adds, int by) {
+  std::vector<NormAdd> result;
+  for (const TreeAdd& add : adds) result.push_back({add.into + by, add.from + by});
+  return result;
+}
+
+}  // namespace
+
+GradientNorm::GradientNorm(Runtime& runtime, NormKind kind)
+    : runtime_(runtime),
+      kind_(kind),
+      values_(reinterpret_cast<double*>(runtime.address(Role::Control, control_norm))),
+      value_count_(norm_values(runtime.plan)) {
+  const Plan& plan = runtime.plan;
+  const auto rank = static_cast<std::size_t>(runtime.shard.rank());
+  const RankNorm& own = plan.norm.ranks[rank];
+  for (int index = 0; index < static_cast<int>(own.leaves.size()); ++index) {
+    const NormLeaf& leaf = own.leaves[static_cast<std::size_t>(index)];
+    if (groups_.empty() || groups_.back().flat != leaf.buffer)
+      groups_.push_back({leaf.buffer, index, {}});
+    groups_.back().nodes.push_back({leaf.offset, leaf.count, leaf.level});
+  }
+  local_adds_ = shifted(own.adds, 0);
+  const int exchange = plan.norm_leaves + runtime.shard.rank() * plan.norm.nodes_per_rank;
+  for (int node = 0; node < static_cast<int>(own.exported.size()); ++node)
+    local_adds_.push_back({exchange + node, own.exported[static_cast<std::size_t>(node)]});
+  global_adds_ = shifted(plan.norm.adds, plan.norm_leaves);
+  checks_largest_ = kind == NormKind::Two &&
+                    std::any_of(plan.flats.begin(), plan.flats.end(), [](const Flat& flat) {
+                      return flat.requires_grad && flat.accumulate == DType::Float64;
+                    });
+}
+
+const double* GradientNorm::result_of(int pass) const {
+  if (runtime_.plan.norm.root < 0) return nullptr;
+  return values_of(pass) + runtime_.plan.norm_leaves + runtime_.plan.norm.root;
+}
+
+void GradientNorm::measure() {
+  pass(kind_, values_of(0));
+  if (checks_largest_) pass(NormKind::Infinity, values_of(1));
+}
+
+void GradientNorm::pass(NormKind kind, double* values) {
+  const Plan& plan = runtime_.plan;
+  if (plan.norm.root < 0) return;
+  const auto bytes = static_cast<Bytes>(sizeof(double)) * value_count_;
+  runtime_.kernels.zero(values, bytes, runtime_.reduce);
+  sum_leaves(kind, values);
+  merge(kind, local_adds_, values);
+  double* exchange = values + plan.norm_leaves;
+  runtime_.shard.all_gather("norm", exchange + runtime_.shard.rank() * plan.norm.nodes_per_rank,
+                            exchange, plan.norm.nodes_per_rank, DType::Float64, runtime_.reduce);
+  merge(kind, global_adds_, values);
+}
+
+void GradientNorm::sum_leaves(NormKind kind, double* values) {
+  for (const Group& group : groups_) {
+    const std::byte* slice = runtime_.memory(group.flat).gradient_slice;
+    const DType dtype = runtime_.flat(group.flat).accumulate;
+    if (kind == NormKind::Two)
+      runtime_.kernels.square_sums(slice, dtype, group.nodes, values + group.first,
+                                   runtime_.reduce);
+    else
+      runtime_.kernels.absolute_maxima(slice, dtype, group.nodes, values + group.first,
+                                       runtime_.reduce);
+  }
+}
+
+void GradientNorm::merge(NormKind kind, std::span<const NormAdd> adds, double* values) {
+  if (kind == NormKind::Two)
+    runtime_.kernels.add_nodes(adds, values, runtime_.reduce);
+  else
+    runtime_.kernels.max_nodes(adds, values, runtime_.reduce);
+}
+
+}  // namespace flatshard::detail

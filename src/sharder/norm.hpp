@@ -1,0 +1,45 @@
+// The gradients' norm over the shard group, in the order that the Plan fixed.
+#pragma once
+
+#include "runtime.hpp"
+
+namespace flatshard::detail {
+
+/// Enqueues on the reduce stream; the result stays in device memory.
+class GradientNorm {
+ public:
+  GradientNorm(Runtime& runtime, NormKind kind);
+
+  /// Measures the accumulated gradients. Call after their last reduction.
+  void measure();
+  /// Sum of squares or largest magnitude, in device memory; null when nothing is trainable.
+  const double* result() const { return result_of(0); }
+  /// Largest magnitude of all gradients where result() being finite does not say that they are;
+  /// else null.
+  const double* largest() const { return checks_largest_ ? result_of(1) : nullptr; }
+
+ private:
+  /// Leaves of one flat: `count` nodes whose values start at `first`.
+  struct Group {
+    int flat;
+    int first;
+    std::vector<NormNode> nodes;
+  };
+
+  void pass(NormKind kind, double* values);
+  void sum_leaves(NormKind kind, double* values);
+  void merge(NormKind kind, std::span<const NormAdd> adds, double* values);
+  double* values_of(int pass) const { return values_ + pass * value_count_; }
+  const double* result_of(int pass) const;
+
+  Runtime& runtime_;
+  NormKind kind_;
+  bool checks_largest_ = false;
+  double* values_;
+  Elements value_count_;
+  std::vector<Group> groups_;
+  std::vector<NormAdd> local_adds_;  // among this rank's leaves, then into its part of the exchange
+  std::vector<NormAdd> global_adds_;  // among all ranks' nodes
+};
+
+}  // namespace flatshard::detail

@@ -1,0 +1,84 @@
+#include <fmt/format.h>
+#include <flatshard/sharder/plan.hpp>
+
+#include <iterator>
+
+namespace flatshard {
+
+namespace {
+
+std::string_view name_of(ReduceMoment moment) {
+  if (moment == ReduceMoment::Micro) return "every micro-step";
+  return moment == ReduceMoment::Boundary
+             ? "once, at the last micro-step"
+             : "in the group every micro-step, over replicas at the last";
+}
+
+std::string_view name_of(ParametersWhole whole) {
+  if (whole == ParametersWhole::Always) return "always";
+  return whole == ParametersWhole::UntilBackward ? "from first use to step" : "per use";
+}
+
+using Text = std::back_insert_iterator<std::string>;
+
+void print_head(Text out, const Plan& plan) {
+  const PrecisionTraits& roles = plan.request.precision;
+  fmt::format_to(out, "world size {}, shard group {}, replicas {}", plan.world, plan.shard_group,
+                 plan.replicas);
+  if (plan.request.strategy.secondary_shard)
+    fmt::format_to(out, ", secondary group {}", plan.secondary_group);
+  fmt::format_to(out,
+                 "\ndtypes: master {}, compute and gather {}, reduce {}, accumulate {}, state {}\n",
+                 flatshard::name_of(roles.master), flatshard::name_of(roles.compute),
+                 flatshard::name_of(roles.reduce), flatshard::name_of(roles.accumulate),
+                 flatshard::name_of(roles.state));
+  fmt::format_to(out, "micro-steps up to {}, {} accumulation, gradients reduced {}\n",
+                 plan.max_micro_steps, plan.accumulation == Accumulation::Tree ? "tree" : "running",
+                 name_of(plan.moment));
+}
+
+void print_bytes(Text out, const Plan& plan) {
+  fmt::format_to(out, "\nbytes per rank, device memory:\n");
+  Bytes sum = 0;
+  for (int index = 0; index < role_count; ++index) {
+    const Role role = static_cast<Role>(index);
+    const Bytes bytes = plan.bytes(role);
+    sum += bytes;
+    if (bytes > 0) fmt::format_to(out, "  {:<22}{:>18}\n", flatshard::name_of(role), bytes);
+  }
+  fmt::format_to(out, "  {:<22}{:>18}\n", "alignment and skew", plan.arena_bytes - sum);
+  fmt::format_to(out, "  {:<22}{:>18}\n", "all", plan.arena_bytes);
+}
+
+void print_units(Text out, const Plan& plan) {
+  fmt::format_to(out, "\n{:<28}{:>14}{:>14}{:>9}  {}\n", "unit/flat", "elements", "slice", "grad",
+                 "whole");
+  for (const Flat& flat : plan.flats)
+    fmt::format_to(out, "{:<28}{:>14}{:>14}{:>9}  {}\n", flat.label, flat.layout.total(),
+                   flat.partition.slice(), flat.requires_grad ? "yes" : "frozen",
+                   name_of(flat.whole));
+}
+
+void print_traffic(Text out, const Plan& plan) {
+  fmt::format_to(out, "\ncollectives of a step of {} micro-step{}, bytes sent per rank:\n",
+                 plan.max_micro_steps, plan.max_micro_steps == 1 ? "" : "s");
+  for (const Traffic& entry : traffic(plan, plan.max_micro_steps))
+    fmt::format_to(out, "  {:<16}{:<18}{:>6} calls{:>18}\n", entry.collective, entry.over,
+                   entry.calls, entry.bytes);
+}
+
+}  // namespace
+
+std::string to_string(const Plan& plan) {
+  std::string text;
+  const Text out = std::back_inserter(text);
+  print_head(out, plan);
+  print_bytes(out, plan);
+  print_units(out, plan);
+  print_traffic(out, plan);
+  fmt::format_to(out, "\npromised:\n");
+  for (const std::string& promise : plan.promises) fmt::format_to(out, "  {}\n", promise);
+  return text;
+}
+
+}  // namespace flatshard

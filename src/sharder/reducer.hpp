@@ -1,0 +1,68 @@
+// Gradients: the buffers that backward writes, their reduction over ranks, their accumulation over
+// micro-steps.
+#pragma once
+
+#include "runtime.hpp"
+
+namespace flatshard::detail {
+
+/// Zeroing runs on the compute stream, everything else on the reduce stream. Nothing blocks the
+/// host.
+class Reducer {
+ public:
+  explicit Reducer(Runtime& runtime);
+
+  /// The unit's gradients for this micro-step: zeroed (only between parameters where backward
+  /// overwrites them and `zero_all` is false). Call once per micro-step and unit.
+  void open(int unit, bool zero_all);
+  /// Backward has added all contributions of micro-step `index`: reduce and accumulate.
+  void close(int unit, int index, bool last);
+  /// Drops the unit's gradients of this micro-step.
+  void discard(int unit);
+  /// The reduce stream has stepped: gradients written in place may be zeroed again after it.
+  void stepped();
+
+  /// Address of the flat's gradient that backward writes; null while its unit is not open.
+  std::byte* gradient(int flat) const;
+
+ private:
+  struct State {
+    bool open = false;
+    int slot = -1;
+    std::unique_ptr<Event> written;  // recorded on the compute stream
+  };
+  struct Slot {
+    int unit = -1;
+    std::byte* data = nullptr;
+    std::unique_ptr<Event> free;  // recorded on the reduce stream
+  };
+
+  State& state(int unit) { return states_[static_cast<std::size_t>(unit)]; }
+  const State& state(int unit) const { return states_[static_cast<std::size_t>(unit)]; }
+  Slot& slot_of(int unit) { return slots_[static_cast<std::size_t>(state(unit).slot)]; }
+  int slot_for(int unit) const;
+  void zero(int flat, bool zero_all);
+  void zero_gaps(const Flat& flat, std::byte* gradient);
+  void finish(int unit);
+
+  void reduce_flat(int flat, int index, bool last);
+  void keep_whole(const Flat& flat, const FlatMemory& memory, const std::byte* written, int index,
+                  bool last);
+  void reduce_slice(const Flat& flat, const FlatMemory& memory, const std::byte* source,
+                    DType contribution, DType result, bool over_replicas, bool replace);
+  void reduce_over_ranks(const Flat& flat, const std::byte* source, std::byte* target,
+                         DType contribution, DType result, bool over_replicas);
+  void reduce_replicas(const Flat& flat, const FlatMemory& memory);
+  void add_partials(const Flat& flat, const FlatMemory& memory, Elements count, int index,
+                    bool last);
+
+  Runtime& runtime_;
+  std::vector<State> states_;
+  std::vector<Slot> slots_;  // ring slots, then one per dedicated unit
+  std::vector<int> dedicated_slot_;
+  std::unique_ptr<Event> stepped_;
+  std::byte* landing_;
+  std::byte* wide_;
+};
+
+}  // namespace flatshard::detail

@@ -1,0 +1,209 @@
+#include "stepper.hpp"
+
+#include <fmt/format.h>
+#include <flatshard/core/error.hpp>
+
+#include <algorithm>
+
+namespace flatshard::detail {
+
+namespace {
+
+LossScaler scaler_of(LossScaling scaling, const std::optional<ScaleSettings>& asked) {
+  LossScaler standard = LossScaler::constant(1);
+  if (scaling == LossScaling::Torch) standard = LossScaler::torch();
+  if (scaling == LossScaling::DeepSpeed) standard = LossScaler::deepspeed();
+  if (scaling == LossScaling::Static) standard = LossScaler::constant(65536);
+  if (!asked) return standard;
+  FLATSHARD_EXPECTS(scaling != LossScaling::Off && asked->rule == standard.settings.rule,
+                    "Options::loss_scale is of another rule than the precision policy's "
+                    "loss_scaling");
+  validate(*asked);
+  return LossScaler::make(*asked);
+}
+
+StepSettings settings_of(const Plan& plan, const Options& options) {
+  StepSettings settings;
+  settings.max_grad_norm = options.max_grad_norm;
+  settings.norm = options.norm;
+  settings.on_nonfinite = options.on_nonfinite;
+  settings.scales_loss = plan.request.precision.loss_scaling != LossScaling::Off;
+  validate(settings);
+  return settings;
+}
+
+void check_step_in_backward(const Plan& plan, const Options& options) {
+  if (!options.step_in_backward) return;
+  const char* reason = nullptr;
+  if (options.max_grad_norm > 0) reason = "clipping: the norm is known only after all of backward";
+  if (plan.request.precision.loss_scaling != LossScaling::Off)
+    reason = "loss scaling: an overflow is known only after all of backward";
+  if (options.on_nonfinite == OnNonFinite::Skip)
+    reason = "on_nonfinite = Skip: a step cannot be skipped when parts of it were taken";
+  for (const Flat& flat : plan.flats)
+    if (flat.skip_when_unused)
+      reason = "skip_when_unused: who takes part is known only after all of backward";
+  FLATSHARD_EXPECTS(reason == nullptr,
+                    fmt::format("step_in_backward cannot be combined with {}", reason));
+}
+
+}  // namespace
+
+Stepper::Stepper(Runtime& runtime, Gatherer& gatherer, const Optimizer& optimizer,
+                 const Options& options)
+    : runtime_(runtime),
+      gatherer_(gatherer),
+      optimizer_(optimizer),
+      groups_(options.groups),
+      settings_(settings_of(runtime.plan, options)),
+      seed_(options.seed),
+      in_backward_(options.step_in_backward),
+      norm_(runtime, options.norm),
+      control_(reinterpret_cast<DeviceControl*>(runtime.address(Role::Control, control_state))),
+      times_(reinterpret_cast<std::int64_t*>(runtime.address(Role::Control, control_times))) {
+  check_step_in_backward(runtime.plan, options);
+  const LossScaler scaler =
+      scaler_of(runtime.plan.request.precision.loss_scaling, options.loss_scale);
+  const auto flats = runtime.plan.flats.size();
+  takes_part_ = times_ == nullptr ? nullptr : times_ + flats;
+  for (auto& source : takes_part_source_) source.resize(flats);
+  for (Report& report : reports_) report.ready = runtime.make_event();
+  for (const Flat& flat : runtime.plan.flats)
+    host_steps_.push_back(flat.requires_grad ? optimizer.host_step(flat.step_row) : nullptr);
+  set_optimizer(optimizer);
+  runtime.kernels.start_control(control_->step, scaler, runtime.reduce);
+  runtime.kernels.start_control(control_->reported, scaler, runtime.reduce);
+}
+
+void Stepper::set_optimizer(const Optimizer& optimizer) {
+  FLATSHARD_EXPECTS(optimizer_.has_type_of(optimizer),
+                    fmt::format("the optimizer is '{}' and cannot become '{}': its states mean "
+                                "something else",
+                                optimizer_.name(), optimizer.name()));
+  std::vector<FunctorBytes> functors;
+  for (const GroupOptions& group : groups_) functors.push_back(optimizer.adjusted(group).functor());
+  functors_ = std::move(functors);
+  optimizer_ = optimizer;
+}
+
+std::int64_t Stepper::step(Divisor divisor, const std::vector<bool>& takes_part) {
+  norm_.measure();
+  const bool everyone = std::find(takes_part.begin(), takes_part.end(), false) == takes_part.end();
+  StepReport* report = &control_->reports[static_cast<std::size_t>(steps_ % report_ring)];
+  decide(control_->step, settings_, divisor, static_cast<std::int64_t>(takes_part.size()),
+         everyone ? nullptr : &takes_part, report);
+  gatherer_.order_before_reduce();
+  for (int unit = 0; unit < static_cast<int>(runtime_.plan.units.size()); ++unit) {
+    for (int flat : runtime_.unit(unit).flats)
+      if (takes_part[static_cast<std::size_t>(flat)]) update_flat(flat);
+    gatherer_.publish(unit);
+  }
+  return finish_report();
+}
+
+void Stepper::begin_step(Divisor divisor) {
+  StepSettings settings = settings_;
+  settings.on_nonfinite = OnNonFinite::Apply;
+  decide(control_->step, settings, divisor, static_cast<std::int64_t>(runtime_.plan.flats.size()),
+         nullptr, nullptr);
+}
+
+void Stepper::update_unit(int unit) {
+  gatherer_.order_before_reduce();
+  for (int flat : runtime_.unit(unit).flats) update_flat(flat);
+  gatherer_.publish(unit);
+}
+
+std::int64_t Stepper::end_step(Divisor divisor) {
+  norm_.measure();
+  StepReport* report = &control_->reports[static_cast<std::size_t>(steps_ % report_ring)];
+  decide(control_->reported, settings_, divisor, 0, nullptr, report);
+  return finish_report();
+}
+
+void Stepper::decide(StepControl& control, const StepSettings& settings, Divisor divisor,
+                     std::int64_t flats, const std::vector<bool>* takes_part, StepReport* report) {
+  const bool measured = report != nullptr;
+  ConcludeArguments arguments{.control = &control,
+                              .settings = settings,
+                              .measure = measured ? norm_.result() : nullptr,
+                              .largest = measured ? norm_.largest() : nullptr,
+                              .divisor = divisor.value,
+                              .device_divisor = divisor.device,
+                              .times = times_,
+                              .takes_part = nullptr,
+                              .flats = flats,
+                              .report = report};
+  if (takes_part != nullptr) {
+    auto& source = takes_part_source_[static_cast<std::size_t>(steps_ % report_ring)];
+    std::copy(takes_part->begin(), takes_part->end(), source.begin());
+    runtime_.kernels.cast(source.data(), DType::Int64, takes_part_, DType::Int64, flats,
+                          runtime_.reduce);
+    arguments.takes_part = takes_part_;
+  }
+  runtime_.kernels.conclude(arguments, runtime_.reduce);
+}
+
+void Stepper::update_flat(int index) {
+  const Flat& flat = runtime_.flat(index);
+  if (!flat.requires_grad) return;
+  const FlatMemory& memory = runtime_.memory(index);
+  const Bytes copy_size = flat.step_row.writes_copy ? size_of(flat.compute) : 0;
+  for (const StepRun& run : flat.runs[static_cast<std::size_t>(runtime_.shard.rank())]) {
+    StepArguments arguments{};
+    arguments.master = memory.master + run.offset * size_of(flat.master);
+    arguments.gradient = memory.gradient_slice + run.offset * size_of(flat.accumulate);
+    for (std::size_t state = 0; state < memory.states.size(); ++state)
+      arguments.states[state] = memory.states[state] + run.offset * size_of(flat.state);
+    arguments.copy = copy_size > 0 ? memory.compute + run.offset * copy_size : nullptr;
+    arguments.count = run.count;
+    arguments.canonical = run.canonical;
+    arguments.scalars = &control_->step.scalars;
+    arguments.time = times_ + index;
+    arguments.seed = seed_;
+    arguments.row = flat.step_row;
+    arguments.functor = functors_[static_cast<std::size_t>(run.group)];
+    runtime_.kernels.step(host_steps_[static_cast<std::size_t>(index)], arguments, runtime_.reduce);
+  }
+}
+
+std::int64_t Stepper::finish_report() {
+  Report& report = reports_[static_cast<std::size_t>(steps_ % report_ring)];
+  report.raised = false;
+  runtime_.reduce.record(*report.ready);
+  return ++steps_;
+}
+
+StepReport Stepper::wait(std::int64_t number) {
+  FLATSHARD_EXPECTS(number > 0 && number <= steps_ && number > steps_ - report_ring,
+                    fmt::format("the report of step {} is gone or not there yet: the last step is "
+                                "{}, and {} reports are kept",
+                                number, steps_, report_ring));
+  const auto slot = static_cast<std::size_t>((number - 1) % report_ring);
+  reports_[slot].ready->synchronize();
+  runtime_.reduce.check();
+  const StepReport report = control_->reports[slot];
+  if (report.error != StepError::None && !reports_[slot].raised) {
+    reports_[slot].raised = true;
+    throw_error(report);
+  }
+  return report;
+}
+
+void Stepper::throw_error(const StepReport& report) const {
+  if (report.error == StepError::BadDivisor)
+    throw UsageError(
+        fmt::format("step {}: the gradient divisor is not a finite number above zero; "
+                    "nothing was updated",
+                    report.step));
+  if (report.error == StepError::ScaleAtMinimum)
+    throw NonFiniteError(
+        fmt::format("step {}: gradients overflow at the minimum loss scale {}; "
+                    "nothing was updated",
+                    report.step, report.scale_used));
+  throw NonFiniteError(fmt::format(
+      "step {}: gradients are not finite (norm {}); {}", report.step, report.grad_norm,
+      in_backward_ ? "units may already have been updated in backward" : "nothing was updated"));
+}
+
+}  // namespace flatshard::detail

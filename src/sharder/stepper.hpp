@@ -1,0 +1,73 @@
+// The optimizer step: norm, decision, update, publication, report.
+#pragma once
+
+#include <flatshard/ops/optimizer.hpp>
+
+#include "gatherer.hpp"
+#include "norm.hpp"
+#include "plan_build.hpp"
+
+namespace flatshard::detail {
+
+/// Divisor of the mean: a value, or a double in device memory.
+struct Divisor {
+  double value = 1;
+  const double* device = nullptr;
+};
+
+/// Everything runs on the reduce stream (publication on the gather stream); only wait() blocks.
+class Stepper {
+ public:
+  Stepper(Runtime& runtime, Gatherer& gatherer, const Optimizer& optimizer, const Options& options);
+
+  /// Replaces the hyper-parameters from the next update on; the functor's type must stay.
+  void set_optimizer(const Optimizer& optimizer);
+
+  /// A whole step on the accumulated gradients; `takes_part` says per flat whether it was used.
+  /// Returns the number of the step.
+  std::int64_t step(Divisor divisor, const std::vector<bool>& takes_part);
+
+  /// Step in backward: decides the coefficient before any gradient is known, then updates unit by
+  /// unit, then measures and reports.
+  void begin_step(Divisor divisor);
+  void update_unit(int unit);
+  std::int64_t end_step(Divisor divisor);
+
+  /// Blocks until the report of step `number` is there; throws what it says is an error (once).
+  StepReport wait(std::int64_t number);
+  std::int64_t steps() const { return steps_; }
+  const float* loss_scale() const { return &control_->step.loss_scale; }
+  StepControl& control() { return control_->step; }
+  std::int64_t* times() { return times_; }
+
+ private:
+  void decide(StepControl& control, const StepSettings& settings, Divisor divisor,
+              std::int64_t flats, const std::vector<bool>* takes_part, StepReport* report);
+  void update_flat(int flat);
+  std::int64_t finish_report();
+  void throw_error(const StepReport& report) const;
+
+  struct Report {
+    std::unique_ptr<Event> ready;
+    bool raised = false;
+  };
+
+  Runtime& runtime_;
+  Gatherer& gatherer_;
+  Optimizer optimizer_;
+  std::vector<GroupOptions> groups_;
+  std::vector<FunctorBytes> functors_;  // per hyper-parameter group
+  std::vector<HostStep> host_steps_;    // per flat
+  StepSettings settings_;
+  std::uint64_t seed_;
+  bool in_backward_;
+  GradientNorm norm_;
+  DeviceControl* control_;
+  std::int64_t* times_;
+  std::int64_t* takes_part_;
+  std::array<std::vector<std::int64_t>, report_ring> takes_part_source_;
+  std::array<Report, report_ring> reports_;
+  std::int64_t steps_ = 0;
+};
+
+}  // namespace flatshard::detail
