@@ -87,8 +87,8 @@ Corpus Corpus::from_project(std::int64_t context) {
 
 void Corpus::sequence(std::uint64_t seed, std::int64_t step, std::int64_t index,
                       std::int64_t context, std::int32_t* tokens, std::int32_t* targets) const {
-  const std::uint64_t word = mix(mix(mix(seed) ^ static_cast<std::uint64_t>(step)) ^
-                                 static_cast<std::uint64_t>(index));
+  const std::uint64_t word =
+      mix(mix(mix(seed) ^ static_cast<std::uint64_t>(step)) ^ static_cast<std::uint64_t>(index));
   const auto begin = static_cast<std::size_t>(word % static_cast<std::uint64_t>(size() - context));
   for (std::size_t i = 0; i < static_cast<std::size_t>(context); ++i) {
     tokens[i] = bytes_[begin + i];

@@ -20,8 +20,8 @@ class Corpus {
 
   std::int64_t size() const { return static_cast<std::int64_t>(bytes_.size()); }
 
-  /// The sequence number `index` of the global batch of `step`: a pure function of its arguments, the
-  /// same for every world size. targets[i] is the byte that follows tokens[i]; both (context).
+  /// The sequence number `index` of the global batch of `step`: a pure function of its arguments,
+  /// the same for every world size. targets[i] is the byte that follows tokens[i]; both (context).
   void sequence(std::uint64_t seed, std::int64_t step, std::int64_t index, std::int64_t context,
                 std::int32_t* tokens, std::int32_t* targets) const;
 

@@ -31,14 +31,12 @@ double run_micro_step(Trainer& trainer, Model<typename Trainer::Compute>& model,
   double loss = 0;
   trainer.forward_root([&](const auto& weights) { model.embed_forward(weights, tokens); });
   for (std::int64_t layer = 0; layer < layers; ++layer)
-    trainer.forward_block(layer,
-                          [&](const auto& weights) { model.block_forward(layer, weights); });
+    trainer.forward_block(layer, [&](const auto& weights) { model.block_forward(layer, weights); });
   trainer.forward_root([&](const auto& weights) {
     loss = model.head_forward(weights, targets, static_cast<Real>(trainer.loss_scale()));
   });
-  trainer.backward_root([&](const auto& weights, const auto& gradients) {
-    model.head_backward(weights, gradients);
-  });
+  trainer.backward_root(
+      [&](const auto& weights, const auto& gradients) { model.head_backward(weights, gradients); });
   for (std::int64_t layer = layers; layer-- > 0;)
     trainer.backward_block(layer, [&](const auto& weights, const auto& gradients) {
       model.block_backward(layer, weights, gradients);

@@ -70,7 +70,8 @@ auto Model<Compute>::real_gradients(const Tensors& gradients, std::size_t module
   }
 }
 
-/// From where gradients were computed to where they belong; this is the one rounding of 16-bit ones.
+/// From where gradients were computed to where they belong; this is the one rounding of 16-bit
+/// ones.
 template <class Compute>
 void Model<Compute>::store(Compute* out, const Real* in, std::int64_t count) const {
   if constexpr (!is_direct<Compute>)

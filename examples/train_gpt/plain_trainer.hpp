@@ -16,8 +16,9 @@ struct PlainAdamW {
   double max_grad_norm = 1.0;
 };
 
-/// The model's parameters, gradients and AdamW states in plain fp32 arrays, one process, one thread:
-/// what a sharded trainer at one rank is compared with. AdamW as in PyTorch's single-tensor form.
+/// The model's parameters, gradients and AdamW states in plain fp32 arrays, one process, one
+/// thread: what a sharded trainer at one rank is compared with. AdamW as in PyTorch's single-tensor
+/// form.
 class PlainTrainer {
  public:
   using Compute = float;
@@ -118,10 +119,11 @@ inline double PlainTrainer::step() {
 
 inline void PlainTrainer::update(const Extent& extent, float coefficient) {
   const auto t = static_cast<double>(steps_);
-  const auto beta1 = static_cast<float>(optimizer_.beta1), beta2 = static_cast<float>(optimizer_.beta2);
+  const auto beta1 = static_cast<float>(optimizer_.beta1),
+             beta2 = static_cast<float>(optimizer_.beta2);
   const auto eps = static_cast<float>(optimizer_.eps);
-  const auto keep = static_cast<float>(
-      1 - optimizer_.lr * (extent.decays ? optimizer_.weight_decay : 0.0));
+  const auto keep =
+      static_cast<float>(1 - optimizer_.lr * (extent.decays ? optimizer_.weight_decay : 0.0));
   const auto size = static_cast<float>(optimizer_.lr / (1 - std::pow(optimizer_.beta1, t)));
   const auto root = static_cast<float>(1 / std::sqrt(1 - std::pow(optimizer_.beta2, t)));
   float* __restrict p = weights_.data() + extent.begin;

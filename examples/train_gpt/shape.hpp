@@ -11,9 +11,9 @@ namespace train_gpt {
 /// four times as wide; the token embedding is also the head.
 struct ModelShape {
   std::int64_t layers = 4;
-  std::int64_t width = 128;    // C
-  std::int64_t heads = 4;      // H, divides width
-  std::int64_t context = 64;   // T
+  std::int64_t width = 128;       // C
+  std::int64_t heads = 4;         // H, divides width
+  std::int64_t context = 64;      // T
   std::int64_t vocabulary = 256;  // V
 
   std::int64_t head_width() const { return width / heads; }
@@ -22,18 +22,18 @@ struct ModelShape {
 
 /// The parameters of one block, in the order in which they are declared.
 enum class BlockTensor {
-  ln_1_weight,    // (C)
-  ln_1_bias,      // (C)
-  attn_weight,    // (3C, C)
-  attn_bias,      // (3C)
-  proj_weight,    // (C, C)
-  proj_bias,      // (C)
-  ln_2_weight,    // (C)
-  ln_2_bias,      // (C)
-  fc_weight,      // (4C, C)
-  fc_bias,        // (4C)
-  fc_proj_weight, // (C, 4C)
-  fc_proj_bias,   // (C)
+  ln_1_weight,     // (C)
+  ln_1_bias,       // (C)
+  attn_weight,     // (3C, C)
+  attn_bias,       // (3C)
+  proj_weight,     // (C, C)
+  proj_bias,       // (C)
+  ln_2_weight,     // (C)
+  ln_2_bias,       // (C)
+  fc_weight,       // (4C, C)
+  fc_bias,         // (4C)
+  fc_proj_weight,  // (C, 4C)
+  fc_proj_bias,    // (C)
 };
 inline constexpr std::size_t block_tensor_count = 12;
 
@@ -63,22 +63,23 @@ using RootTensors = ModuleTensors<T, RootTensor, root_tensor_count>;
 enum class Start { normal, constant };
 
 struct ParameterSpec {
-  std::string name;                  // within its module: "attn.c_attn.weight"
+  std::string name;  // within its module: "attn.c_attn.weight"
   std::vector<std::int64_t> shape;
   Start start;
   double value;
-  bool decays;                       // weight decay is for matrices, not for biases and norms
+  bool decays;  // weight decay is for matrices, not for biases and norms
 
   std::int64_t numel() const;
 };
 
 struct ModuleSpec {
-  std::string name;                  // "" for the root, "h.0", "h.1", ...
+  std::string name;  // "" for the root, "h.0", "h.1", ...
   std::vector<ParameterSpec> parameters;
 };
 
-/// Root first, then one module per block; GPT-2's names and initialisation: matrices normal(0, 0.02),
-/// those that write into the residual stream divided by sqrt(2 layers), norms one, biases zero.
+/// Root first, then one module per block; GPT-2's names and initialisation: matrices normal(0,
+/// 0.02), those that write into the residual stream divided by sqrt(2 layers), norms one, biases
+/// zero.
 std::vector<ModuleSpec> model_modules(const ModelShape& shape);
 
 std::int64_t parameter_count(const ModelShape& shape);

@@ -22,11 +22,11 @@ class Arena {
 
  private:
   struct Free {
-    void operator()(Real* p) const { ::operator delete(p, std::align_val_t{64}); }
+    void operator()(Real* p) const { ::operator delete (p, std::align_val_t{64}); }
   };
   static Real* allocate(std::int64_t elements) {
     const std::size_t bytes = sizeof(Real) * static_cast<std::size_t>(padded(elements));
-    return static_cast<Real*>(::operator new(bytes, std::align_val_t{64}));
+    return static_cast<Real*>(::operator new (bytes, std::align_val_t{64}));
   }
   std::unique_ptr<Real, Free> storage_;
 };
@@ -34,34 +34,34 @@ class Arena {
 /// What forward leaves for backward, for one block. Rows are the R = sequences * T tokens.
 template <class Real>
 struct BlockActivations {
-  Real* input;          // (R, C) residual stream on entry
-  Real* ln_1;           // (R, C)
+  Real* input;                  // (R, C) residual stream on entry
+  Real* ln_1;                   // (R, C)
   Real *ln_1_mean, *ln_1_rstd;  // (R)
-  Real* qkv;            // (R, 3C) query, key, value side by side
-  Real* probabilities;  // (sequences, H, T, T)
-  Real* attention;      // (R, C)
-  Real* middle;         // (R, C) residual stream between attention and MLP
-  Real* ln_2;           // (R, C)
+  Real* qkv;                    // (R, 3C) query, key, value side by side
+  Real* probabilities;          // (sequences, H, T, T)
+  Real* attention;              // (R, C)
+  Real* middle;                 // (R, C) residual stream between attention and MLP
+  Real* ln_2;                   // (R, C)
   Real *ln_2_mean, *ln_2_rstd;  // (R)
-  Real* fc;             // (R, 4C) before GELU
-  Real* gelu;           // (R, 4C)
+  Real* fc;                     // (R, 4C) before GELU
+  Real* gelu;                   // (R, 4C)
 };
 
 /// Shared by all blocks, valid inside one call; `stream` and `gradient` last through a micro-step.
 template <class Real>
 struct Shared {
-  Real* final_input;    // (R, C) residual stream after the last block
-  Real* ln_f;           // (R, C)
+  Real* final_input;            // (R, C) residual stream after the last block
+  Real* ln_f;                   // (R, C)
   Real *ln_f_mean, *ln_f_rstd;  // (R)
-  Real* logits;         // (R, V), then their gradients
-  Real* gradient;       // (R, C) of the residual stream
-  Real* wide;           // (R, 4C)
-  Real* narrow;         // (R, C)
-  Real* scores;         // (T, T)
-  Real* dwte;           // (V, C) the head's part, waiting for the embedding's
-  Real* weights;        // widened parameters of one module
-  Real* gradients;      // of one module, before they are rounded
-  Real* scratch;        // of the matrix product
+  Real* logits;                 // (R, V), then their gradients
+  Real* gradient;               // (R, C) of the residual stream
+  Real* wide;                   // (R, 4C)
+  Real* narrow;                 // (R, C)
+  Real* scores;                 // (T, T)
+  Real* dwte;                   // (V, C) the head's part, waiting for the embedding's
+  Real* weights;                // widened parameters of one module
+  Real* gradients;              // of one module, before they are rounded
+  Real* scratch;                // of the matrix product
 };
 
 /// All that a rank's model needs besides its parameters, allocated once.

@@ -45,8 +45,9 @@ void check_product(const Size& size, bool a_transposed, bool b_transposed, From 
   std::vector<Real> expected(static_cast<std::size_t>(m * n));
   for (std::int64_t i = 0; i < m; ++i)
     for (std::int64_t j = 0; j < n; ++j) {
-      Real sum = from == From::zero ? Real(0)
-                                    : begin[static_cast<std::size_t>(from == From::bias ? j : i * n + j)];
+      Real sum = from == From::zero
+                     ? Real(0)
+                     : begin[static_cast<std::size_t>(from == From::bias ? j : i * n + j)];
       for (std::int64_t p = 0; p < k; ++p)
         sum = std::fma(a[static_cast<std::size_t>(i * a_row + p * a_column)],
                        b[static_cast<std::size_t>(p * b_row + j * b_column)], sum);
@@ -80,11 +81,10 @@ void check_product(const Size& size, bool a_transposed, bool b_transposed, From 
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("a product is one chain of fma per element, on every instruction set", Real, float,
-                   double) {
-  for (const Size& size :
-       {Size{1, 1, 1}, Size{3, 5, 0}, Size{7, 33, 9}, Size{37, 45, 301}, Size{64, 32, 64},
-        Size{8, 64, 256}, Size{35, 31, 257}, Size{2, 530, 3}})
+TEST_CASE_TEMPLATE("a product is one chain of fma per element, on every instruction set", Real,
+                   float, double) {
+  for (const Size& size : {Size{1, 1, 1}, Size{3, 5, 0}, Size{7, 33, 9}, Size{37, 45, 301},
+                           Size{64, 32, 64}, Size{8, 64, 256}, Size{35, 31, 257}, Size{2, 530, 3}})
     for (const bool a_transposed : {false, true})
       for (const bool b_transposed : {false, true})
         for (const From from : {From::zero, From::bias, From::itself})
@@ -110,7 +110,8 @@ TEST_CASE("element-wise kernels leave the same bits on every instruction set") {
     float* dx = take(rows * width);
     float* dweight = take(width);
     float* dbias = take(width);
-    k.layernorm_backward(dx, dweight, dbias, normal, x.data(), mean, rstd, weight.data(), rows, width);
+    k.layernorm_backward(dx, dweight, dbias, normal, x.data(), mean, rstd, weight.data(), rows,
+                         width);
     float* gelu = take(rows * width);
     k.gelu_forward(gelu, x.data(), rows * width);
     k.gelu_backward(take(rows * width), x.data(), gelu, rows * width);

@@ -81,8 +81,8 @@ TEST_CASE("the loss scale multiplies every gradient") {
   CHECK(same_bits(parameters.gradients(), expected.data(), expected.size()));
 }
 
-TEST_CASE_TEMPLATE("bits depend neither on the instruction set nor on where things lie", Real, float,
-                   double) {
+TEST_CASE_TEMPLATE("bits depend neither on the instruction set nor on where things lie", Real,
+                   float, double) {
   const ModelShape shape{.layers = 2, .width = 20, .heads = 2, .context = 19, .vocabulary = 37};
   const std::int64_t sequences = 3;
   const Real poison = std::numeric_limits<Real>::quiet_NaN();

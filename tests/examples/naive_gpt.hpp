@@ -13,7 +13,8 @@ namespace train_gpt_test {
 /// attention over the positions before and at the token only.
 class NaiveGpt {
  public:
-  NaiveGpt(const train_gpt::ModelShape& shape, PlainParameters<double>& parameters) : shape_{shape} {
+  NaiveGpt(const train_gpt::ModelShape& shape, PlainParameters<double>& parameters)
+      : shape_{shape} {
     for (std::size_t t = 0; t < parameters.tensors(); ++t)
       tensors_[parameters.name(t)].assign(parameters.weights() + parameters.begin(t),
                                           parameters.weights() + parameters.begin(t + 1));
@@ -61,7 +62,8 @@ class NaiveGpt {
         Row weight(query + 1, 0.0);
         double total = 0;
         for (std::size_t key = 0; key <= query; ++key) {
-          for (std::size_t i = head; i < head + d; ++i) weight[key] += qkv[query][i] * qkv[key][c + i];
+          for (std::size_t i = head; i < head + d; ++i)
+            weight[key] += qkv[query][i] * qkv[key][c + i];
           weight[key] = std::exp(weight[key] / std::sqrt(static_cast<double>(d)));
           total += weight[key];
         }
@@ -74,7 +76,8 @@ class NaiveGpt {
 
   void add_block(std::vector<Row>& stream, const std::string& block) const {
     std::vector<Row> qkv;
-    for (const Row& x : stream) qkv.push_back(linear(norm(x, block + ".ln_1"), block + ".attn.c_attn"));
+    for (const Row& x : stream)
+      qkv.push_back(linear(norm(x, block + ".ln_1"), block + ".attn.c_attn"));
     const std::vector<Row> mixed = attention(qkv);
     for (std::size_t r = 0; r < stream.size(); ++r) {
       add(stream[r], linear(mixed[r], block + ".attn.c_proj"));

@@ -12,7 +12,8 @@
 namespace train_gpt_test {
 
 /// A model's weights and gradients in plain arrays of any compute type, shifted by one element from
-/// the allocation's alignment if asked. Gradients begin as `poison`: backward overwrites all of them.
+/// the allocation's alignment if asked. Gradients begin as `poison`: backward overwrites all of
+/// them.
 template <class ComputeType>
 class PlainParameters {
  public:
@@ -41,9 +42,13 @@ class PlainParameters {
   Compute* gradients() { return gradients_.data() + shift_; }
 
   template <class Use>
-  void forward_root(Use use) { use(root<const Compute>(weights())); }
+  void forward_root(Use use) {
+    use(root<const Compute>(weights()));
+  }
   template <class Use>
-  void forward_block(std::int64_t layer, Use use) { use(block<const Compute>(weights(), layer)); }
+  void forward_block(std::int64_t layer, Use use) {
+    use(block<const Compute>(weights(), layer));
+  }
   template <class Use>
   void backward_root(Use use) {
     use(root<const Compute>(weights()), root<Compute>(gradients()));
@@ -98,7 +103,8 @@ struct Batch {
 
 inline Batch random_batch(const train_gpt::ModelShape& shape, std::int64_t sequences,
                           std::mt19937_64& random) {
-  std::uniform_int_distribution<std::int32_t> token{0, static_cast<std::int32_t>(shape.vocabulary) - 1};
+  std::uniform_int_distribution<std::int32_t> token{
+      0, static_cast<std::int32_t>(shape.vocabulary) - 1};
   Batch batch;
   for (std::int64_t i = 0; i < sequences * shape.context; ++i) {
     batch.tokens.push_back(token(random));

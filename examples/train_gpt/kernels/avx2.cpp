@@ -8,7 +8,8 @@ namespace train_gpt {
 namespace {
 
 constexpr const char* instruction_set_name = "avx2";
-constexpr std::int64_t tile_rows = 6;  // 6 x 2 sums, 2 columns of B and a broadcast: 15 of 16 registers
+constexpr std::int64_t tile_rows =
+    6;  // 6 x 2 sums, 2 columns of B and a broadcast: 15 of 16 registers
 
 template <class Real>
 struct Vector;

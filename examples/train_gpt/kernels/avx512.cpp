@@ -8,7 +8,8 @@ namespace train_gpt {
 namespace {
 
 constexpr const char* instruction_set_name = "avx512";
-constexpr std::int64_t tile_rows = 8;  // 8 x 2 sums, 2 columns of B and a broadcast: 19 of 32 registers
+constexpr std::int64_t tile_rows =
+    8;  // 8 x 2 sums, 2 columns of B and a broadcast: 19 of 32 registers
 
 template <class Real>
 struct Vector;

@@ -1,7 +1,7 @@
 #pragma once
 // Element-wise work and row sums of one instruction set; local to the file that includes it.
-// Plain multiplications and additions (compiled with -ffp-contract=off) that the compiler turns into
-// vectors: each is rounded once, so their width changes no bit.
+// Plain multiplications and additions (compiled with -ffp-contract=off) that the compiler turns
+// into vectors: each is rounded once, so their width changes no bit.
 
 #include "kernels.hpp"
 
@@ -46,7 +46,8 @@ inline constexpr double inverse_factorial[] = {1.0,
                                                1.0 / 479001600,
                                                1.0 / 6227020800.0};
 
-/// exp(x) = 2^n * Taylor(x - n log 2), |x - n log 2| <= log(2) / 2; x is clamped to the normal range.
+/// exp(x) = 2^n * Taylor(x - n log 2), |x - n log 2| <= log(2) / 2; x is clamped to the normal
+/// range.
 template <class Real>
 inline Real exponential(Real x) {
   using E = Exponential<Real>;
@@ -57,11 +58,13 @@ inline Real exponential(Real x) {
   Real sum = Real(inverse_factorial[E::terms - 1]);
 #pragma GCC unroll 16
   for (int i = E::terms - 2; i >= 0; --i) sum = sum * rest + Real(inverse_factorial[i]);
-  const typename E::Bits power = static_cast<typename E::Bits>(static_cast<std::int32_t>(n)) + E::bias;
+  const typename E::Bits power =
+      static_cast<typename E::Bits>(static_cast<std::int32_t>(n)) + E::bias;
   return sum * __builtin_bit_cast(Real, power << E::mantissa);
 }
 
-/// log(x) for normal x > 0: x = 2^e * f, log(f) = 2 atanh(s), s = (f - 1) / (f + 1), f in [2/3, 4/3].
+/// log(x) for normal x > 0: x = 2^e * f, log(f) = 2 atanh(s), s = (f - 1) / (f + 1), f in [2/3,
+/// 4/3].
 inline double logarithm(double x) {
   const auto bits = __builtin_bit_cast(std::int64_t, x);
   std::int64_t exponent = (bits >> 52) - 1023;
@@ -128,9 +131,10 @@ void layernorm_forward(Real* __restrict out, Real* __restrict mean, Real* __rest
   for (std::int64_t r = 0; r < rows; ++r, x += width, out += width) {
     const Real* row = x;
     const Real middle = lane_sum<Real>(width, [=](std::int64_t i) { return row[i]; }) / Real(width);
-    const Real variance = lane_sum<Real>(width, [=](std::int64_t i) {
-                            return (row[i] - middle) * (row[i] - middle);
-                          }) / Real(width);
+    const Real variance =
+        lane_sum<Real>(width,
+                       [=](std::int64_t i) { return (row[i] - middle) * (row[i] - middle); }) /
+        Real(width);
     const Real scale = Real(1) / static_cast<Real>(__builtin_sqrt(variance + Real(1e-5)));
     for (std::int64_t i = 0; i < width; ++i)
       out[i] = (row[i] - middle) * scale * weight[i] + bias[i];
@@ -150,9 +154,11 @@ void layernorm_backward(Real* __restrict dx, Real* __restrict dweight, Real* __r
     const Real middle = mean[r], scale = rstd[r];
     const Real mean_d =
         lane_sum<Real>(width, [=](std::int64_t i) { return slope[i] * weight[i]; }) / Real(width);
-    const Real mean_dx = lane_sum<Real>(width, [=](std::int64_t i) {
-                           return slope[i] * weight[i] * ((row[i] - middle) * scale);
-                         }) / Real(width);
+    const Real mean_dx = lane_sum<Real>(width,
+                                        [=](std::int64_t i) {
+                                          return slope[i] * weight[i] * ((row[i] - middle) * scale);
+                                        }) /
+                         Real(width);
     for (std::int64_t i = 0; i < width; ++i) {
       const Real normal = (row[i] - middle) * scale;
       dweight[i] += slope[i] * normal;

@@ -13,8 +13,8 @@ struct Tile {
   static constexpr int columns = vectors * Vector<Real>::lanes;
 };
 
-/// One register tile: C (Rows, Tile columns) from `depth` steps of k. A(i, p) = a[i * row + p * column];
-/// B is a packed panel, Tile columns per k.
+/// One register tile: C (Rows, Tile columns) from `depth` steps of k. A(i, p) = a[i * row + p *
+/// column]; B is a packed panel, Tile columns per k.
 template <class Real, int Rows>
 void register_tile(const Real* a, std::int64_t a_row, std::int64_t a_column, const Real* panel,
                    std::int64_t depth, Real* c, std::int64_t c_row, const Real* start,
@@ -53,10 +53,10 @@ using TileFunction = void (*)(const Real*, std::int64_t, std::int64_t, const Rea
 template <class Real>
 TileFunction<Real> tile_of(std::int64_t rows) {
   static_assert(tile_rows <= gemm_max_rows);
-  constexpr TileFunction<Real> table[] = {
-      register_tile<Real, 1>, register_tile<Real, 2>, register_tile<Real, 3>,
-      register_tile<Real, 4>, register_tile<Real, 5>, register_tile<Real, 6>,
-      register_tile<Real, 7>, register_tile<Real, 8>};
+  constexpr TileFunction<Real> table[] = {register_tile<Real, 1>, register_tile<Real, 2>,
+                                          register_tile<Real, 3>, register_tile<Real, 4>,
+                                          register_tile<Real, 5>, register_tile<Real, 6>,
+                                          register_tile<Real, 7>, register_tile<Real, 8>};
   return table[rows - 1];
 }
 
@@ -82,8 +82,9 @@ void pack_panel(Real* panel, const Real* b, std::int64_t b_row, std::int64_t b_c
       panel[p * width + j] = j < columns ? b[p * b_row + j * b_column] : Real(0);
 }
 
-/// Slivers of tile_rows rows, one behind the other: sliver[p][i] = A(i, p), for rows that lie side by
-/// side in memory (a_row = 1). Several at once, because a row of A^T is read by whole cache lines.
+/// Slivers of tile_rows rows, one behind the other: sliver[p][i] = A(i, p), for rows that lie side
+/// by side in memory (a_row = 1). Several at once, because a row of A^T is read by whole cache
+/// lines.
 template <class Real>
 void pack_slivers(Real* slivers, const Real* a, std::int64_t a_column, std::int64_t depth,
                   std::int64_t rows) {

@@ -18,22 +18,23 @@ struct MatrixProduct {
   std::int64_t b_row, b_column;
   Real* c;
   std::int64_t c_row;
-  const Real* start;        // nullptr: zero. The same as c: accumulate
-  std::int64_t start_row;   // 0: the same row (a bias) for every row of C
-  Real* scratch;            // gemm_scratch_elements, aligned to 64 bytes
+  const Real* start;       // nullptr: zero. The same as c: accumulate
+  std::int64_t start_row;  // 0: the same row (a bias) for every row of C
+  Real* scratch;           // gemm_scratch_elements, aligned to 64 bytes
 };
 
-inline constexpr std::int64_t gemm_depth = 256;     // k per packed panel: 8 rows of A stay in L1
-inline constexpr std::int64_t gemm_columns = 512;   // columns per packed block of B: 512 KiB, half an L2
-inline constexpr std::int64_t gemm_slivers = 4;     // of A^T packed at once: two cache lines a row
-inline constexpr std::int64_t gemm_max_rows = 8;    // most rows of a register tile
-inline constexpr std::int64_t gemm_scratch_elements =
-    gemm_depth * (gemm_columns + 64) + gemm_depth * gemm_slivers * gemm_max_rows +
-    64 * gemm_max_rows;
+inline constexpr std::int64_t gemm_depth = 256;  // k per packed panel: 8 rows of A stay in L1
+inline constexpr std::int64_t gemm_columns =
+    512;  // columns per packed block of B: 512 KiB, half an L2
+inline constexpr std::int64_t gemm_slivers = 4;   // of A^T packed at once: two cache lines a row
+inline constexpr std::int64_t gemm_max_rows = 8;  // most rows of a register tile
+inline constexpr std::int64_t gemm_scratch_elements = gemm_depth * (gemm_columns + 64) +
+                                                      gemm_depth * gemm_slivers * gemm_max_rows +
+                                                      64 * gemm_max_rows;
 
-/// What the model computes with, compiled once per instruction set. All of them leave the same bits:
-/// element-wise work rounds each product and each sum, sums over a row run in 16 lanes that a fixed
-/// tree joins, sums over rows run in ascending order. Matrices are dense and row-major.
+/// What the model computes with, compiled once per instruction set. All of them leave the same
+/// bits: element-wise work rounds each product and each sum, sums over a row run in 16 lanes that a
+/// fixed tree joins, sums over rows run in ascending order. Matrices are dense and row-major.
 template <class Real>
 struct Kernels {
   const char* name;
