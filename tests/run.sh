@@ -25,11 +25,12 @@ if [ "$mode" = quick ]; then
     run_tests build
 else
   # The budgets are for g++, two cores or one: seconds of processor time in a fresh folder.
-  stage 'g++: configure' configure_fresh gcc "${CXX:-g++}" &&
+  stage 'g++: configure' configure_fresh gcc "${CXX:-g++}" --prefix "$PWD/build-full/installed" &&
     stage_within 150 'g++: library, tools and examples' ninja -C build-full/gcc programs &&
     stage_within 400 'g++: with all tests' build_tests build-full/gcc &&
     run_tests build-full/gcc
   stage 'g++: benchmarks' ninja -C build-full/gcc
+  stage 'g++: a program against the installed library' build_against_installed build-full/gcc
 
   stage 'clang++, address and undefined: configure' configure_fresh clang-address clang++ \
     -Db_sanitize=address,undefined -Db_lundef=false -Doptimization=1 -Db_ndebug=false \

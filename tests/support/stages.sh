@@ -85,6 +85,15 @@ run_tests() {
   tested+=("$folder")
 }
 
+# The library as a user without Meson takes it: installed, found by pkg-config.
+build_against_installed() {
+  local prefix=build-full/installed flags
+  rm -rf "$prefix" && meson install -C "$1" --no-rebuild || return 1
+  flags=$(PKG_CONFIG_PATH=$(dirname "$(find "$prefix" -name flatshard.pc)") pkg-config --static --cflags --libs flatshard)
+  # shellcheck disable=SC2086 # the flags are words
+  "${CXX:-g++}" -std=c++20 tests/subproject/guest.cpp $flags -o build-full/guest && build-full/guest
+}
+
 build_subproject() {
   local folder=build-full/subproject
   rm -rf "$folder" && mkdir -p "$folder/source/subprojects" &&
