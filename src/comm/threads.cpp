@@ -136,11 +136,12 @@ void ThreadWorld::run(const std::function<void(Communicator&)>& rank_main) {
   std::iota(members.begin(), members.end(), 0);
   const auto group = std::make_shared<ThreadGroup>(session, std::move(members));
   std::vector<std::thread> threads;
-  for (Rank rank = 0; rank < size_ && !session->failed(); ++rank) {
+  for (Rank rank = 0; rank < size_; ++rank) {
     try {
       threads.emplace_back([&rank_main, &group, rank] { run_rank(rank_main, group, rank); });
     } catch (const std::system_error& error) {
       session->fail(rank, std::string("cannot start its thread: ") + error.what());
+      break;
     }
   }
   for (std::thread& thread : threads) thread.join();

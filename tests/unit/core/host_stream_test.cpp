@@ -199,6 +199,10 @@ TEST_CASE("after a task threw, tasks issued before the report are skipped, later
     SUBCASE("enqueue reports, once, and drops its own task") {
       CHECK(message_of([&] { stream->enqueue([&runs] { ++runs; }); }) == "kernel failed");
     }
+    SUBCASE("check reports, once") {
+      CHECK(message_of([&] { stream->check(); }) == "kernel failed");
+      CHECK(message_of([&] { stream->check(); }) == "");
+    }
     stream->synchronize();
     CHECK(runs == 0);
     stream->enqueue([&runs] { ++runs; });
@@ -218,6 +222,14 @@ TEST_CASE("the first error is the one that is reported") {
   door.open.store(true);
   CHECK(message_of([&] { stream->synchronize(); }) == "first");
   CHECK(message_of([&] { stream->synchronize(); }) == "");
+}
+
+TEST_CASE("check does not wait for work that is under way") {
+  Door door;
+  const auto stream = make_host_stream(StreamForm::Threaded);
+  stream->enqueue([&door] { door.pass(); });
+  stream->check();
+  door.open.store(true);
 }
 
 TEST_CASE("waits of a stream in error still order") {
