@@ -40,6 +40,8 @@ void InlineStream::record(Event& event) { detail::host_event(event).set({}); }
 
 void InlineStream::wait(Event& event) { event.synchronize(); }
 
+void InlineStream::check() { synchronize(); }
+
 void InlineStream::synchronize() {
   if (const std::exception_ptr error = std::exchange(error_, nullptr))
     std::rethrow_exception(error);

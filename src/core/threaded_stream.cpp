@@ -40,6 +40,10 @@ void ThreadedStream::wait(Event& event) {
   push([mark = std::move(mark)] { mark.wait(); }, true);
 }
 
+void ThreadedStream::check() {
+  if (failed_.load()) synchronize();  // what was issued since is being skipped
+}
+
 void ThreadedStream::synchronize() {
   done_->wait(issued_.count());
   if (failed_.load()) rethrow_error();

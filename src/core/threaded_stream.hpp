@@ -23,6 +23,7 @@ class ThreadedStream final : public HostStream {
   void enqueue(Task task) override;
   void record(Event& event) override;
   void wait(Event& event) override;
+  void check() override;
   void synchronize() override;
 
  private:

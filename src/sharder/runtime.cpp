@@ -43,6 +43,15 @@ Runtime::Runtime(Communicator& world_communicator, Plan made_plan, Device& on, S
   reduce.synchronize();
 }
 
+Runtime::~Runtime() {
+  for (Stream* stream : {&compute, &gather, &reduce}) {
+    try {
+      stream->synchronize();
+    } catch (...) {  // a destructor cannot report it; the peers and the user were told before
+    }
+  }
+}
+
 std::byte* Runtime::address(Role role, int owner, int index) const {
   const Block* block = plan.block(role, owner, index);
   return block == nullptr ? nullptr : static_cast<std::byte*>(arena_.data()) + block->offset;

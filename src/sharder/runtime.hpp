@@ -27,6 +27,8 @@ struct FlatMemory {
 class Runtime {
  public:
   Runtime(Communicator& world, Plan plan, Device& device, Stream* compute);
+  /// Waits for the streams: their work uses what is about to go. Errors nobody asked for are lost.
+  ~Runtime();
 
   const Plan plan;
   Device& device;
