@@ -1,8 +1,73 @@
 // Every public header, nothing else.
 #pragma once
 
-#include <flatshard/comm/communicator.hpp>
-#include <flatshard/comm/threads.hpp>
+#include <flatshard/config.hpp>
+#include <flatshard/fwd.hpp>
+
+#include <flatshard/core/bits.hpp>
+#include <flatshard/core/buffer.hpp>
+#include <flatshard/core/device.hpp>
+#include <flatshard/core/error.hpp>
+#include <flatshard/core/exact.hpp>
+#include <flatshard/core/host_memory.hpp>
+#include <flatshard/core/host_stream.hpp>
+#include <flatshard/core/parking.hpp>
+#include <flatshard/core/stream.hpp>
+#include <flatshard/core/task.hpp>
+#include <flatshard/core/types.hpp>
+
+#include <flatshard/tensor/convert.hpp>
+#include <flatshard/tensor/dtype.hpp>
+#include <flatshard/tensor/tensor_ref.hpp>
+
+#include <flatshard/layout/canonical.hpp>
+#include <flatshard/layout/checked.hpp>
+#include <flatshard/layout/flat_layout.hpp>
+#include <flatshard/layout/model.hpp>
+#include <flatshard/layout/module_name.hpp>
+#include <flatshard/layout/nearest_names.hpp>
+#include <flatshard/layout/norm_leaves.hpp>
+#include <flatshard/layout/norm_tree.hpp>
+#include <flatshard/layout/unit.hpp>
+#include <flatshard/layout/wrap.hpp>
+
+#include <flatshard/ops/adamw.hpp>
+#include <flatshard/ops/conclude.hpp>
 #include <flatshard/ops/host_device.hpp>
+#include <flatshard/ops/host_steps.hpp>
+#include <flatshard/ops/init.hpp>
+#include <flatshard/ops/instruction_set.hpp>
+#include <flatshard/ops/kernel_table.hpp>
+#include <flatshard/ops/lion.hpp>
+#include <flatshard/ops/loss_scale.hpp>
+#include <flatshard/ops/normal.hpp>
+#include <flatshard/ops/optimizer.hpp>
+#include <flatshard/ops/optimizer_concepts.hpp>
+#include <flatshard/ops/power.hpp>
+#include <flatshard/ops/random.hpp>
+#include <flatshard/ops/reduction_tree.hpp>
+#include <flatshard/ops/sgd.hpp>
+#include <flatshard/ops/step.hpp>
+#include <flatshard/ops/step_control.hpp>
+#include <flatshard/ops/step_kernel.hpp>
+#include <flatshard/ops/step_rows.hpp>
+
+#include <flatshard/comm/call.hpp>
+#include <flatshard/comm/communicator.hpp>
+#include <flatshard/comm/decorator.hpp>
+#include <flatshard/comm/faulty.hpp>
+#include <flatshard/comm/recording.hpp>
+#include <flatshard/comm/solo.hpp>
+#include <flatshard/comm/threads.hpp>
+
 #include <flatshard/policy/aliases.hpp>
+#include <flatshard/policy/offload.hpp>
+#include <flatshard/policy/precision.hpp>
+#include <flatshard/policy/rules.hpp>
+#include <flatshard/policy/strategy.hpp>
+
+#include <flatshard/sharder/engine.hpp>
+#include <flatshard/sharder/options.hpp>
+#include <flatshard/sharder/plan.hpp>
 #include <flatshard/sharder/sharder.hpp>
+#include <flatshard/sharder/views.hpp>

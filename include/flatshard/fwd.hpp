@@ -1,0 +1,74 @@
+// Every public name once, and the only place where default policies are written.
+#pragma once
+
+#include <cstdint>
+
+namespace flatshard {
+
+// core
+class Event;
+class Stream;
+class StreamRef;
+class Task;
+class MemoryResource;
+class Buffer;
+class Device;
+class HostDevice;
+enum class DeviceKind;
+enum class StreamForm;
+
+// tensor
+enum class DType : std::uint8_t;
+struct Bf16;
+struct Half;
+struct Float8E4M3;
+struct Float8E5M2;
+template <class Element>
+class TensorRef;
+
+// layout
+struct Parameter;
+struct RegisteredBuffer;
+class Module;
+class Model;
+class FlatLayout;
+class Partition;
+class CanonicalIndex;
+
+// ops
+struct AdamW;
+struct SGD;
+struct Lion;
+class Optimizer;
+struct LossScaler;
+class KernelTable;
+
+// comm
+class Communicator;
+class Solo;
+class ThreadWorld;
+class RecordingCommunicator;
+class FaultyCommunicator;
+
+// policy
+namespace strategy {
+struct NoShard;
+struct ShardOptimizer;
+struct ShardGradOp;
+struct FullShard;
+struct HybridShard;
+struct HybridShardGradOp;
+struct FullShardSecondary;
+}  // namespace strategy
+
+namespace offload {
+struct None;
+}
+
+// sharder
+struct Options;
+struct Plan;
+class Engine;
+class PendingReport;
+
+}  // namespace flatshard
