@@ -68,6 +68,7 @@
 
 #include <flatshard/sharder/engine.hpp>
 #include <flatshard/sharder/options.hpp>
+#include <flatshard/sharder/params_hash.hpp>
 #include <flatshard/sharder/plan.hpp>
 #include <flatshard/sharder/sharder.hpp>
 #include <flatshard/sharder/views.hpp>

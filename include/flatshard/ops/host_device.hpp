@@ -15,11 +15,12 @@ namespace flatshard {
 /// How a HostDevice works; nothing here changes a bit of any result.
 struct HostOptions {
   StreamForm form = StreamForm::Inline;
-  int threads = 1;                                // per kernel call, the calling one included; >= 1
-  std::optional<InstructionSet> instruction_set;  // of the kernels; none: best_instruction_set()
-  bool huge_pages = true;                         // ask for 2 MiB pages for large blocks
-  std::optional<Bytes> stream_above;  // out-of-place results of more bytes are written past the
-                                      // cache; none: half of the last-level cache
+  int threads = 1;  // per kernel call, the calling one included; >= 1
+  std::optional<InstructionSet> instruction_set =
+      {};                                  // of the kernels; none: best_instruction_set()
+  bool huge_pages = true;                  // ask for 2 MiB pages for large blocks
+  std::optional<Bytes> stream_above = {};  // out-of-place results of more bytes are written past
+                                           // the cache; none: half of the last-level cache
 };
 
 /// The kernels of a host device with these options. Throws UsageError for fewer than one thread and

@@ -46,12 +46,12 @@ using Bf16Mixed = Bf16MixedReducing<float>;
 /// (DeepSpeed bf16).
 using DeepSpeedBf16 = Bf16MixedReducing<Bf16>;
 
-/// fp32 master, fp16 compute and reduced gradient, fp32 accumulation, loss scaling by `Rule`.
-template <LossScaling Rule>
+/// fp32 master, fp16 compute, fp32 accumulation, loss scaling by `Rule`; `Reduce` is Half or float.
+template <LossScaling Rule, class Reduce = Half>
 struct Fp16MixedScaling {
   using master = float;
   using compute = Half;
-  using reduce = Half;
+  using reduce = Reduce;
   using accumulate = float;
   using state = float;
   static constexpr Rounding rounding = Rounding::Nearest;

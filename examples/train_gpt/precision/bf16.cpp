@@ -1,0 +1,8 @@
+#include "../sharded_trainer.hpp"
+
+namespace train_gpt {
+
+template TrainerType<flatshard::Bf16> trainer_type<flatshard::precision::Full<flatshard::Bf16>>(
+    Strategy);
+
+}  // namespace train_gpt

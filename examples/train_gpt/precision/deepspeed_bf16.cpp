@@ -1,0 +1,7 @@
+#include "../sharded_trainer.hpp"
+
+namespace train_gpt {
+
+template TrainerType<flatshard::Bf16> trainer_type<flatshard::precision::DeepSpeedBf16>(Strategy);
+
+}  // namespace train_gpt
