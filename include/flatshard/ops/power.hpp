@@ -7,17 +7,19 @@
 
 namespace flatshard {
 
-/// 1 - base^exponent, the last product fused into the subtraction (0 for exponent 0).
-/// |relative error| < 1e-15 * exponent / (1 - base^exponent) for 0 <= base < 1.
-FLATSHARD_INLINE FLATSHARD_HOST_DEVICE double one_minus_power(double base, std::int64_t exponent) {
-  double rest = 1.0;     // base^(bits of exponent below the current one)
-  double square = base;  // base^(current bit)
-  if (exponent == 0) return 0.0;
-  for (; exponent > 1; exponent >>= 1) {
-    if ((exponent & 1) != 0) rest = exact::mul(rest, square);
-    square = exact::mul(square, square);
+/// base^exponent for exponent >= 0; relative error below exponent * 2^-53 until it underflows.
+FLATSHARD_INLINE FLATSHARD_HOST_DEVICE double power(double base, std::int64_t exponent) {
+  double result = 1.0;
+  for (; exponent > 0; exponent >>= 1) {
+    if ((exponent & 1) != 0) result = exact::mul(result, base);
+    base = exact::mul(base, base);
   }
-  return exact::fma(-rest, square, 1.0);
+  return result;
+}
+
+/// 1 - base^exponent for exponent >= 1, the last product fused into the subtraction.
+FLATSHARD_INLINE FLATSHARD_HOST_DEVICE double one_minus_power(double base, std::int64_t exponent) {
+  return exact::fma(-power(base, exponent - 1), base, 1.0);
 }
 
 }  // namespace flatshard

@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""Writes optimizer_tables.inc: what PyTorch's single-tensor optimizers do to a few fp32 elements.
+
+Usage: generate.py > optimizer_tables.inc   (needs torch; any recent version gives the same table)
+
+torch.optim has no Lion: it is written here with the same tensor operations that a PyTorch program
+would use, from the paper's algorithm 2.
+"""
+import sys
+
+import torch
+
+COUNT, STEPS, CHECKED = 10, 10, (1, 10)
+
+
+class Lion(torch.optim.Optimizer):
+    def __init__(self, parameters, lr=1e-4, betas=(0.9, 0.99), weight_decay=0.0):
+        super().__init__(parameters, {"lr": lr, "betas": betas, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            beta1, beta2 = group["betas"]
+            for p in group["params"]:
+                m = self.state[p].setdefault("exp_avg", torch.zeros_like(p))
+                direction = m.mul(beta1).add(p.grad, alpha=1 - beta1).sign()
+                p.mul_(1 - group["lr"] * group["weight_decay"])
+                p.add_(direction, alpha=-group["lr"])
+                m.mul_(beta2).add_(p.grad, alpha=1 - beta2)
+
+
+PLAIN = {"foreach": False}
+# (C++ initialiser, optimizer, its arguments, names of its states)
+CASES = [
+    ("AdamW{}", torch.optim.AdamW, PLAIN, ("exp_avg", "exp_avg_sq")),
+    (
+        "AdamW{.lr = 3e-4, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-6, .weight_decay = 0.1}",
+        torch.optim.AdamW,
+        {"lr": 3e-4, "betas": (0.9, 0.95), "eps": 1e-6, "weight_decay": 0.1, **PLAIN},
+        ("exp_avg", "exp_avg_sq"),
+    ),
+    (
+        "AdamW{.lr = 0.01, .beta1 = 0.0, .beta2 = 0.99, .weight_decay = 0.0}",
+        torch.optim.AdamW,
+        {"lr": 0.01, "betas": (0.0, 0.99), "weight_decay": 0.0, **PLAIN},
+        ("exp_avg", "exp_avg_sq"),
+    ),
+    ("SGD{.lr = 0.1}", torch.optim.SGD, {"lr": 0.1, **PLAIN}, ()),
+    (
+        "SGD{.lr = 0.1, .momentum = 0.9, .weight_decay = 0.01}",
+        torch.optim.SGD,
+        {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01, **PLAIN},
+        ("momentum_buffer",),
+    ),
+    (
+        "SGD{.lr = 0.05, .momentum = 0.8, .dampening = 0.3}",
+        torch.optim.SGD,
+        {"lr": 0.05, "momentum": 0.8, "dampening": 0.3, **PLAIN},
+        ("momentum_buffer",),
+    ),
+    (
+        "SGD{.lr = 0.02, .momentum = 0.9, .weight_decay = 0.1, .nesterov = true, .maximize = true}",
+        torch.optim.SGD,
+        {"lr": 0.02, "momentum": 0.9, "weight_decay": 0.1, "nesterov": True, "maximize": True, **PLAIN},
+        ("momentum_buffer",),
+    ),
+    ("Lion{}", Lion, {}, ("exp_avg",)),
+    (
+        "Lion{.lr = 1e-3, .beta1 = 0.95, .beta2 = 0.98, .weight_decay = 0.5}",
+        Lion,
+        {"lr": 1e-3, "betas": (0.95, 0.98), "weight_decay": 0.5},
+        ("exp_avg",),
+    ),
+]
+
+
+def inputs():
+    """Parameters of many sizes; gradients, one row a step, with zeros and large and small ones."""
+    generator = torch.Generator().manual_seed(20)
+    spread = torch.logspace(-4, 3, COUNT)
+    parameters = torch.randn(COUNT, generator=generator) * spread
+    gradients = torch.randn(STEPS, COUNT, generator=generator) * spread.flip(0)
+    gradients[:, 3] = 0
+    gradients[::2, 5] = 0
+    return parameters, gradients
+
+
+def rows_of(optimizer_class, arguments, states, start, gradients):
+    p = torch.nn.Parameter(start.clone())
+    optimizer = optimizer_class([p], **arguments)
+    for step in range(1, STEPS + 1):
+        p.grad = gradients[step - 1].clone()
+        optimizer.step()
+        if step in CHECKED:
+            yield p.detach().clone()
+            for name in states:
+                yield optimizer.state[p][name].clone()
+
+
+def row(values):
+    return "{" + ", ".join(float(v).hex().replace("0000000p", "p") + "f" for v in values) + "}"
+
+
+def table(rows):
+    return "{{\n    " + ",\n    ".join("{" + row(values) + "}" for values in rows) + "}}"
+
+
+def main(out=sys.stdout):
+    parameters, gradients = inputs()
+    print("// Written by tests/reference/generate.py.", file=out)
+    print(f"using Row = std::array<float, {COUNT}>;", file=out)
+    print("inline constexpr Row start{" + row(parameters) + "};", file=out)
+    print(f"inline constexpr std::array<Row, {STEPS}> gradients" + table(gradients) + ";", file=out)
+    print("// check(functor, rows): parameters, then each state, after 1 and after 10 steps.", file=out)
+    print("template <class Check>\nvoid for_each_case(const Check& check) {", file=out)
+    for text, optimizer_class, arguments, states in CASES:
+        rows = list(rows_of(optimizer_class, arguments, states, parameters, gradients))
+        print(f"  check({text}, std::array<Row, {len(rows)}>" + table(rows) + ");", file=out)
+    print("}", file=out)
+
+
+if __name__ == "__main__":
+    main()
