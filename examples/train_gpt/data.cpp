@@ -1,5 +1,7 @@
 #include "data.hpp"
 
+#include <flatshard/ops/random.hpp>
+
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -13,6 +15,7 @@ namespace train_gpt {
 namespace {
 
 namespace fs = std::filesystem;
+using flatshard::mix64;
 
 std::vector<std::uint8_t> read_bytes(const fs::path& path) {
   std::ifstream file{path, std::ios::binary};
@@ -55,12 +58,7 @@ fs::path project_root() {
   throw OptionError("the project's own text was not found, so give a text file with --data");
 }
 
-constexpr std::uint64_t mix(std::uint64_t x) {  // splitmix64
-  x += 0x9e3779b97f4a7c15;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
-}
+constexpr std::uint64_t data_salt = 0x7465787420646174;  // other words than the initial values
 
 }  // namespace
 
@@ -87,8 +85,8 @@ Corpus Corpus::from_project(std::int64_t context) {
 
 void Corpus::sequence(std::uint64_t seed, std::int64_t step, std::int64_t index,
                       std::int64_t context, std::int32_t* tokens, std::int32_t* targets) const {
-  const std::uint64_t word =
-      mix(mix(mix(seed) ^ static_cast<std::uint64_t>(step)) ^ static_cast<std::uint64_t>(index));
+  const std::uint64_t of_step = mix64(mix64(seed ^ data_salt) ^ static_cast<std::uint64_t>(step));
+  const std::uint64_t word = mix64(of_step ^ static_cast<std::uint64_t>(index));
   const auto begin = static_cast<std::size_t>(word % static_cast<std::uint64_t>(size() - context));
   for (std::size_t i = 0; i < static_cast<std::size_t>(context); ++i) {
     tokens[i] = bytes_[begin + i];

@@ -24,7 +24,8 @@ std::vector<std::vector<std::int64_t>> parameter_sizes(const ModelShape& shape) 
 }  // namespace
 
 template <class Compute>
-Model<Compute>::Model(const ModelShape& shape, std::int64_t sequences, InstructionSet set)
+Model<Compute>::Model(const ModelShape& shape, std::int64_t sequences,
+                      flatshard::InstructionSet set)
     : shape_{shape},
       sequences_{sequences},
       numel_{parameter_sizes(shape)},

@@ -27,7 +27,7 @@ class Model {
   using RootGradients = RootTensors<Compute>;
 
   Model(const ModelShape& shape, std::int64_t sequences,
-        InstructionSet set = best_instruction_set());
+        flatshard::InstructionSet set = flatshard::best_instruction_set());
 
   /// tokens, targets: (sequences, context).
   void embed_forward(const RootWeights& weights, const std::int32_t* tokens);

@@ -13,9 +13,12 @@
 namespace {
 
 using namespace train_gpt;
+using flatshard::best_instruction_set;
+using flatshard::InstructionSet;
+using flatshard::is_available;
 
-constexpr InstructionSet all_sets[] = {InstructionSet::baseline, InstructionSet::avx2,
-                                       InstructionSet::avx512};
+constexpr InstructionSet all_sets[] = {InstructionSet::Baseline, InstructionSet::Avx2,
+                                       InstructionSet::Avx512};
 
 template <class Real>
 std::vector<Real> random_numbers(std::int64_t count, std::mt19937_64& random) {
@@ -55,11 +58,11 @@ void check_product(const Size& size, bool a_transposed, bool b_transposed, From 
     }
 
   for (const InstructionSet set : all_sets) {
-    if (!available(set)) continue;
-    if (set == InstructionSet::baseline && m * n * k > 100000) continue;  // 50 times slower
+    if (!is_available(set)) continue;
+    if (set == InstructionSet::Baseline && m * n * k > 100000) continue;  // 50 times slower
     for (const std::int64_t shift : {0, 1}) {  // whatever the alignment of the operands
       std::vector<Real> scratch(gemm_scratch_elements + 16, std::numeric_limits<Real>::quiet_NaN());
-      std::vector<Real> left(a.begin(), a.end() - 1), right(b.begin(), b.end() - 1);
+      std::vector<Real> left(a), right(b);
       left.insert(left.begin(), static_cast<std::size_t>(shift), Real(7));
       right.insert(right.begin(), static_cast<std::size_t>(shift), Real(7));
       const Real poison = std::numeric_limits<Real>::quiet_NaN();
@@ -71,7 +74,7 @@ void check_product(const Size& size, bool a_transposed, bool b_transposed, From 
       kernels<Real>(set).gemm({m, n, k, left.data() + shift, a_row, a_column, right.data() + shift,
                                b_row, b_column, c.data() + 1, n, start,
                                from == From::itself ? n : 0, scratch.data()});
-      INFO("set ", kernels<Real>(set).name, " m ", m, " n ", n, " k ", k);
+      INFO("set ", kernels<Real>(set).name, " m ", size.m, " n ", size.n, " k ", size.k);
       CHECK(std::isnan(c.front()));
       CHECK(std::isnan(c.back()));
       CHECK(std::memcmp(c.data() + 1, expected.data(), sizeof(Real) * expected.size()) == 0);
@@ -98,7 +101,7 @@ TEST_CASE("element-wise kernels leave the same bits on every instruction set") {
   const std::vector<float> weight = random_numbers<float>(width, random);
   std::vector<float> first;
   for (const InstructionSet set : all_sets) {
-    if (!available(set)) continue;
+    if (!is_available(set)) continue;
     const Kernels<float>& k = kernels<float>(set);
     std::vector<float> out(static_cast<std::size_t>(8 * rows * width), 0.0f);
     float* next = out.data();
@@ -152,4 +155,29 @@ TEST_CASE_TEMPLATE("GELU and softmax agree with the C library", Real, float, dou
   CHECK(static_cast<double>(logits[0]) ==
         doctest::Approx(std::exp(-1.5) / sum - 1).epsilon(tolerance));
   CHECK(static_cast<double>(logits[2]) == doctest::Approx(1 / sum).epsilon(tolerance));
+}
+
+TEST_CASE_TEMPLATE("overflow reaches the loss and the gradients", Real, float, double) {
+  for (const InstructionSet set : all_sets) {
+    if (!is_available(set)) continue;
+    for (const Real bad :
+         {std::numeric_limits<Real>::infinity(), std::numeric_limits<Real>::quiet_NaN()}) {
+      const Kernels<Real>& k = kernels<Real>(set);
+      std::vector<Real> logits(40, Real(1));
+      logits[17] = bad;
+      const std::int32_t target = 3;
+      CHECK_FALSE(std::isfinite(k.cross_entropy(logits.data(), &target, Real(1), 1, 40)));
+      CHECK_FALSE(std::isfinite(logits[3]));
+      std::vector<Real> scores(25, Real(1));
+      scores[11] = bad;
+      k.causal_softmax_forward(scores.data(), Real(1), 5);
+      CHECK_FALSE(std::isfinite(scores[10]));
+      CHECK(std::isfinite(scores[5]));
+      Real out = 0;
+      k.gelu_forward(&out, &bad, 1);
+      CHECK_FALSE(std::isfinite(out));
+      k.gelu_backward(&out, &bad, logits.data(), 1);
+      CHECK_FALSE(std::isfinite(out));
+    }
+  }
 }

@@ -13,6 +13,8 @@
 namespace {
 
 using namespace train_gpt;
+using flatshard::InstructionSet;
+using flatshard::is_available;
 using namespace train_gpt_test;
 
 constexpr double nan_double = std::numeric_limits<double>::quiet_NaN();
@@ -89,9 +91,9 @@ TEST_CASE_TEMPLATE("bits depend neither on the instruction set nor on where thin
   std::vector<Real> first;
   double first_loss = 0;
   for (const InstructionSet set :
-       {InstructionSet::baseline, InstructionSet::avx2, InstructionSet::avx512})
-    for (const std::size_t shift : {0, 1, 5}) {
-      if (!available(set)) continue;
+       {InstructionSet::Baseline, InstructionSet::Avx2, InstructionSet::Avx512})
+    for (const std::size_t shift : {0u, 1u, 5u}) {
+      if (!is_available(set)) continue;
       auto random = flatshard_test::generator(4);
       PlainParameters<Real> parameters{shape, poison, shift};
       fill_weights(parameters, random, [](double x) { return static_cast<Real>(x); });

@@ -1,4 +1,4 @@
-// Compiled with the flags of this instruction set, which available() asks for.
+// Compiled with the flags of this instruction set.
 #include <immintrin.h>
 
 #include "kernels.hpp"

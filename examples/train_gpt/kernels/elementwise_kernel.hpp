@@ -46,26 +46,29 @@ inline constexpr double inverse_factorial[] = {1.0,
                                                1.0 / 479001600,
                                                1.0 / 6227020800.0};
 
-/// exp(x) = 2^n * Taylor(x - n log 2), |x - n log 2| <= log(2) / 2; x is clamped to the normal
-/// range.
+/// exp(x) = 2^n * Taylor(x - n log 2), |x - n log 2| <= log(2) / 2, for x clamped to where the
+/// result is a normal number; NaN stays NaN.
 template <class Real>
 inline Real exponential(Real x) {
   using E = Exponential<Real>;
-  x = x < E::lowest ? E::lowest : x;
-  x = x > E::highest ? E::highest : x;
-  const Real n = (x * Real(1.44269504088896340736) + E::round) - E::round;
-  const Real rest = (x - n * E::log2_high) - n * E::log2_low;
+  const Real above = x > E::lowest ? x : E::lowest;  // NaN becomes a number: it has no power n
+  const Real clamped = above < E::highest ? above : E::highest;
+  const Real n = (clamped * Real(1.44269504088896340736) + E::round) - E::round;
+  const Real rest = (clamped - n * E::log2_high) - n * E::log2_low;
   Real sum = Real(inverse_factorial[E::terms - 1]);
 #pragma GCC unroll 16
   for (int i = E::terms - 2; i >= 0; --i) sum = sum * rest + Real(inverse_factorial[i]);
   const typename E::Bits power =
       static_cast<typename E::Bits>(static_cast<std::int32_t>(n)) + E::bias;
-  return sum * __builtin_bit_cast(Real, power << E::mantissa);
+  const Real result = sum * __builtin_bit_cast(Real, power << E::mantissa);
+  return x == x ? result : x;
 }
 
 /// log(x) for normal x > 0: x = 2^e * f, log(f) = 2 atanh(s), s = (f - 1) / (f + 1), f in [2/3,
 /// 4/3].
+/// NaN and infinity stay what they are.
 inline double logarithm(double x) {
+  if (!(x - x == 0)) return x;
   const auto bits = __builtin_bit_cast(std::int64_t, x);
   std::int64_t exponent = (bits >> 52) - 1023;
   double f = __builtin_bit_cast(double, (bits & 0xfffffffffffff) | (std::int64_t{1023} << 52));

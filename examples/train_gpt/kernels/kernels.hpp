@@ -1,5 +1,7 @@
 #pragma once
 
+#include <flatshard/ops/instruction_set.hpp>
+
 #include <cstdint>
 
 namespace train_gpt {
@@ -63,17 +65,9 @@ struct Kernels {
   void (*column_sum)(Real* out, const Real* x, std::int64_t rows, std::int64_t columns);
 };
 
-enum class InstructionSet { baseline, avx2, avx512 };
-
-/// Whether this build and this machine have it; baseline always is.
-bool available(InstructionSet set);
-
 /// The kernels of one instruction set, which must be available.
-/// Baseline has no fused multiply-add: the C library computes it exactly, about 50 times slower.
+/// Baseline has no fused multiply-add: the C library computes it exactly, about 100 times slower.
 template <class Real>
-const Kernels<Real>& kernels(InstructionSet set);
-
-/// The widest instruction set available.
-InstructionSet best_instruction_set();
+const Kernels<Real>& kernels(flatshard::InstructionSet set);
 
 }  // namespace train_gpt
