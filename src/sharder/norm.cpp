@@ -1,7 +1,5 @@
 #include "norm.hpp"
 
-#include <algorithm>
-
 #include "plan_build.hpp"
 
 namespace flatshard::detail {
@@ -35,10 +33,7 @@ GradientNorm::GradientNorm(Runtime& runtime, NormKind kind)
   for (int node = 0; node < static_cast<int>(own.exported.size()); ++node)
     local_adds_.push_back({exchange + node, own.exported[static_cast<std::size_t>(node)]});
   global_adds_ = shifted(plan.norm.adds, plan.norm_leaves);
-  checks_largest_ = kind == NormKind::Two &&
-                    std::any_of(plan.flats.begin(), plan.flats.end(), [](const Flat& flat) {
-                      return flat.requires_grad && flat.accumulate == DType::Float64;
-                    });
+  checks_largest_ = plan.norm_passes == 2;
 }
 
 const double* GradientNorm::result_of(int pass) const {

@@ -2,9 +2,23 @@
 #include <flatshard/core/error.hpp>
 #include <flatshard/sharder/plan.hpp>
 
+#include <algorithm>
+
 #include "plan_build.hpp"
 
 namespace flatshard {
+
+namespace {
+
+void check_request(const PlanRequest& request) {
+  FLATSHARD_EXPECTS(request.world >= 1, fmt::format("world size is {}", request.world));
+  const int states = request.optimizer_states;
+  FLATSHARD_EXPECTS(states >= 0 && states <= max_optimizer_states,
+                    fmt::format("the optimizer has {} states; at most {} are supported", states,
+                                max_optimizer_states));
+}
+
+}  // namespace
 
 std::string_view name_of(Role role) {
   constexpr std::array<std::string_view, role_count> names{"master",
@@ -30,41 +44,23 @@ Bytes Plan::bytes(Role role) const {
 }
 
 const Block* Plan::block(Role role, int owner, int index) const {
-  for (const Block& block : blocks)
-    if (block.role == role && block.owner == owner && block.index == index) return &block;
-  return nullptr;
-}
-
-bool operator==(const PlanRequest& left, const PlanRequest& right) {
-  return left.strategy == right.strategy && left.precision == right.precision &&
-         left.offload == right.offload && left.world == right.world &&
-         left.optimizer_states == right.optimizer_states &&
-         left.canonical_reduction == right.canonical_reduction;
-}
-
-bool operator==(const Plan& left, const Plan& right) {
-  return left.request == right.request && left.shard_group == right.shard_group &&
-         left.secondary_group == right.secondary_group && left.moment == right.moment &&
-         left.max_micro_steps == right.max_micro_steps && left.accumulation == right.accumulation &&
-         left.units == right.units && left.flats == right.flats &&
-         left.units_of_call == right.units_of_call && left.norm == right.norm &&
-         left.blocks == right.blocks && left.arena_bytes == right.arena_bytes &&
-         left.promises == right.promises;
+  const auto found = std::find_if(blocks.begin(), blocks.end(), [&](const Block& block) {
+    return block.role == role && block.owner == owner && block.index == index;
+  });
+  return found == blocks.end() ? nullptr : &*found;
 }
 
 Plan make_plan(const Model& model, const PlanRequest& request, const Options& options) {
-  FLATSHARD_EXPECTS(request.world >= 1, fmt::format("world size is {}", request.world));
-  FLATSHARD_EXPECTS(
-      request.optimizer_states >= 0 && request.optimizer_states <= max_optimizer_states,
-      fmt::format("the optimizer has {} states; at most {} are supported", request.optimizer_states,
-                  max_optimizer_states));
+  check_request(request);
   Plan plan;
   plan.request = request;
   plan.world = request.world;
   detail::plan_groups(plan, options);
   detail::plan_units(plan, model, options);
-  detail::plan_slices(plan, model);
-  detail::plan_memory(plan, model, options);
+  detail::plan_flats(plan, model, options);
+  detail::plan_slices(plan, model, options);
+  detail::plan_sizes(plan, options);
+  detail::plan_blocks(plan, model);
   detail::plan_promises(plan);
   return plan;
 }

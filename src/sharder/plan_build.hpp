@@ -3,18 +3,35 @@
 
 #include <flatshard/sharder/plan.hpp>
 
+#include <array>
+
 namespace flatshard::detail {
 
 /// G, replicas, secondary group, reduce moment, micro-steps.
 void plan_groups(Plan& plan, const Options& options);
-/// Units and the flats of each; who touches what.
+/// Units: their modules, how often calls use them, which calls touch them.
 void plan_units(Plan& plan, const Model& model, const Options& options);
-/// Slices, runs of the optimizer step, norm tree.
-void plan_slices(Plan& plan, const Model& model);
-/// Ring sizes, scratch, every block of the arena.
-void plan_memory(Plan& plan, const Model& model, const Options& options);
+/// The flats of each unit, not yet laid out; where each parameter went.
+void plan_flats(Plan& plan, const Model& model, const Options& options);
+/// Layout and slices of each flat, runs of the optimizer step, norm tree.
+void plan_slices(Plan& plan, const Model& model, const Options& options);
+/// What is whole at once: sizes of units, rings and scratch; refuses a cap that is too low.
+void plan_sizes(Plan& plan, const Options& options);
+/// Every block of the arena.
+void plan_blocks(Plan& plan, const Model& model);
 /// What is promised of the bits.
 void plan_promises(Plan& plan);
+
+/// container[index] for an int.
+template <class Container>
+auto& at(Container& container, int index) {
+  return container[static_cast<std::size_t>(index)];
+}
+/// container.size() as an int.
+template <class Container>
+int count_of(const Container& container) {
+  return static_cast<int>(container.size());
+}
 
 /// What Role::Control blocks hold, by owner.
 enum ControlBlock {
@@ -32,10 +49,6 @@ struct DeviceControl {
   std::array<StepReport, report_ring> reports;
 };
 
-/// The sum of squares or the largest magnitude; fp64 gradients need both, because the squares of
-/// finite ones may overflow.
-inline constexpr int norm_passes = 2;
-
 /// Doubles of one norm pass: leaves of this rank, then the nodes of all ranks.
 inline Elements norm_values(const Plan& plan) {
   return plan.norm_leaves + Elements{plan.norm.nodes_per_rank} * plan.shard_group;
@@ -49,6 +62,11 @@ inline DType wide_of(DType contribution) {
 /// The dtype of what a rank contributes to a reduction over ranks.
 inline DType contribution_of(const Flat& flat, ReduceMoment moment) {
   return moment == ReduceMoment::Boundary ? flat.accumulate : flat.compute;
+}
+
+/// Elements of a flat that one rank keeps in its secondary shard.
+inline Elements secondary_slice(const Flat& flat, const Plan& plan) {
+  return flat.partition.padded() / plan.secondary_group;
 }
 
 }  // namespace flatshard::detail

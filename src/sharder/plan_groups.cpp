@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 #include <flatshard/core/error.hpp>
 
+#include <bit>
+
 #include "plan_build.hpp"
 
 namespace flatshard::detail {
@@ -29,28 +31,32 @@ ReduceMoment chosen_moment(const StrategyTraits& strategy, std::optional<ReduceM
   return *asked;
 }
 
-int floor_log2(int value) {
-  int power = 0;
-  while ((value >> (power + 1)) > 0) ++power;
-  return power;
+void plan_ranks(Plan& plan, int asked) {
+  const StrategyTraits& strategy = plan.request.strategy;
+  const int group = chosen_shard_group(plan.world, asked);
+  if (strategy.scope == ShardScope::World) plan.shard_group = plan.world;
+  if (strategy.scope == ShardScope::Group) plan.shard_group = group;
+  plan.replicas = plan.world / plan.shard_group;
+  if (strategy.secondary_shard) plan.secondary_group = group;
+}
+
+void plan_micro_steps(Plan& plan, const Options& options) {
+  FLATSHARD_EXPECTS(options.max_micro_steps >= 1,
+                    fmt::format("max_micro_steps is {}: a step has at least one micro-step",
+                                options.max_micro_steps));
+  plan.moment = chosen_moment(plan.request.strategy, options.reduce_moment);
+  plan.max_micro_steps = options.max_micro_steps;
+  plan.accumulation = options.accumulation;
+  if (plan.accumulation == Accumulation::Tree)  // floor(log2 K)
+    plan.partial_sums =
+        static_cast<int>(std::bit_width(static_cast<unsigned>(plan.max_micro_steps))) - 1;
 }
 
 }  // namespace
 
 void plan_groups(Plan& plan, const Options& options) {
-  const StrategyTraits& strategy = plan.request.strategy;
-  const int group = chosen_shard_group(plan.world, options.shard_group);
-  if (strategy.scope == ShardScope::World) plan.shard_group = plan.world;
-  if (strategy.scope == ShardScope::Group) plan.shard_group = group;
-  plan.replicas = plan.world / plan.shard_group;
-  if (strategy.secondary_shard) plan.secondary_group = group;
-  plan.moment = chosen_moment(strategy, options.reduce_moment);
-  FLATSHARD_EXPECTS(options.max_micro_steps >= 1,
-                    fmt::format("max_micro_steps is {}: a step has at least one micro-step",
-                                options.max_micro_steps));
-  plan.max_micro_steps = options.max_micro_steps;
-  plan.accumulation = options.accumulation;
-  if (plan.accumulation == Accumulation::Tree) plan.partial_sums = floor_log2(plan.max_micro_steps);
+  plan_ranks(plan, options.shard_group);
+  plan_micro_steps(plan, options);
 }
 
 }  // namespace flatshard::detail

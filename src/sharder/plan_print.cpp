@@ -63,8 +63,8 @@ void print_traffic(Text out, const Plan& plan) {
   fmt::format_to(out, "\ncollectives of a step of {} micro-step{}, bytes sent per rank:\n",
                  plan.max_micro_steps, plan.max_micro_steps == 1 ? "" : "s");
   for (const Traffic& entry : traffic(plan, plan.max_micro_steps))
-    fmt::format_to(out, "  {:<16}{:<18}{:>6} calls{:>18}\n", entry.collective, entry.over,
-                   entry.calls, entry.bytes);
+    fmt::format_to(out, "  {:<12}{:<16}{:<16}{:>6} calls{:>18}\n", entry.what, entry.collective,
+                   entry.over, entry.calls, entry.bytes);
 }
 
 }  // namespace

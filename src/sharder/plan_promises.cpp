@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "plan_build.hpp"
 
 namespace flatshard::detail {
@@ -11,10 +13,24 @@ bool follows_the_tree(const Plan& plan) {
   return plan.shard_group == plan.world || is_power_of_two(plan.shard_group);
 }
 
+/// No rounding between one contribution and the whole sum but that of the sum itself.
 bool accumulates_wide(const Plan& plan) {
-  const PrecisionTraits& roles = plan.request.precision;
-  const DType wide = roles.master == DType::Float64 ? DType::Float64 : DType::Float32;
-  return roles.reduce == wide && roles.accumulate == wide;
+  return std::all_of(plan.flats.begin(), plan.flats.end(), [](const Flat& flat) {
+    const DType wide = wide_of(flat.compute);
+    return !flat.requires_grad || (flat.reduce == wide && flat.accumulate == wide);
+  });
+}
+
+/// Gradients of all micro-batches are summed by one tree, whoever computes them.
+bool sums_by_one_tree(const Plan& plan) {
+  const bool tree = plan.accumulation == Accumulation::Tree || plan.max_micro_steps == 1;
+  return tree && accumulates_wide(plan) && is_power_of_two(plan.world) && follows_the_tree(plan);
+}
+
+/// Groups sum each micro-step before replicas meet: another group size, another order.
+bool depends_on_group_size(const Plan& plan) {
+  return plan.moment == ReduceMoment::ReplicaBoundary && plan.max_micro_steps > 1 &&
+         !sums_by_one_tree(plan);
 }
 
 std::string across_strategies(const Plan& plan) {
@@ -23,11 +39,12 @@ std::string across_strategies(const Plan& plan) {
         "sums run over groups of {} and then over {} replicas: equal to no other strategy at world "
         "size {}",
         plan.shard_group, plan.replicas, plan.world);
+  const std::string group =
+      depends_on_group_size(plan) ? fmt::format(", shard group {}", plan.shard_group) : "";
   return fmt::format(
       "same bits for every strategy, wrap, prefetch, cap, stream form, thread count and "
-      "instruction "
-      "set at world size {}, this count of micro-steps and this reduce moment",
-      plan.world);
+      "instruction set at world size {}{}, this count of micro-steps and this reduce moment",
+      plan.world, group);
 }
 
 }  // namespace
@@ -40,8 +57,7 @@ void plan_promises(Plan& plan) {
     return;
   }
   plan.promises.push_back(across_strategies(plan));
-  const bool tree = plan.accumulation == Accumulation::Tree || plan.max_micro_steps == 1;
-  if (tree && accumulates_wide(plan) && is_power_of_two(plan.world) && follows_the_tree(plan))
+  if (sums_by_one_tree(plan))
     plan.promises.push_back(
         "same bits for every reduce moment and every split of the global batch into W * K "
         "micro-batches, W and K powers of two");

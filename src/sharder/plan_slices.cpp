@@ -16,78 +16,80 @@ Elements alignment_of(const Flat& flat) {
   return slice_alignment / narrowest;
 }
 
-std::vector<Elements> numels(const Model& model, const std::vector<int>& parameters) {
-  std::vector<Elements> counts;
-  for (int index : parameters)
-    counts.push_back(model.parameters()[static_cast<std::size_t>(index)].numel());
-  return counts;
+void lay_out(Flat& flat, const Model& model, int shard_group) {
+  std::vector<Elements> numels;
+  for (int index : flat.parameters) numels.push_back(at(model.parameters(), index).numel());
+  const Elements alignment = alignment_of(flat);
+  flat.layout = FlatLayout(numels, alignment);
+  flat.partition = Partition(flat.layout.total(), shard_group, alignment);
 }
 
 CanonicalIndex canonical_index(const Model& model) {
-  std::vector<Elements> counts;
-  for (const ParameterSpec& parameter : model.parameters()) counts.push_back(parameter.numel());
-  return CanonicalIndex(counts);
+  std::vector<Elements> numels;
+  for (const ParameterSpec& parameter : model.parameters()) numels.push_back(parameter.numel());
+  return CanonicalIndex(numels);
 }
 
 /// A fragment as a run: where it lies, which element it starts at, whose hyper-parameters it takes.
 StepRun run_of(const Fragment& fragment, const Flat& flat, const Plan& plan, const Model& model) {
-  const int parameter = flat.parameters[static_cast<std::size_t>(fragment.parameter)];
+  const int parameter = at(flat.parameters, fragment.parameter);
   return {fragment.slice_offset, fragment.count,
           plan.canonical.start(parameter) + fragment.parameter_offset,
-          model.parameters()[static_cast<std::size_t>(parameter)].options.group};
+          at(model.parameters(), parameter).options.group};
 }
 
-/// Runs of one rank's slice; without stochastic rounding, neighbours of one group become one run.
-std::vector<StepRun> step_runs(const Flat& flat, const Plan& plan, const Model& model, Rank rank) {
+/// The fragments that one rank owns, as runs; empty ones left out.
+std::vector<StepRun> fragment_runs(const Flat& flat, const Plan& plan, const Model& model,
+                                   Rank rank) {
   std::vector<StepRun> runs;
-  for (const Fragment& fragment : fragments(flat.layout, flat.partition, rank)) {
-    const StepRun next = run_of(fragment, flat, plan, model);
-    if (next.count == 0) continue;
-    const bool merge =
-        !runs.empty() && !flat.step_row.stochastic && runs.back().group == next.group;
-    if (merge)
-      runs.back().count = next.offset + next.count - runs.back().offset;
-    else
-      runs.push_back(next);
-  }
+  for (const Fragment& fragment : fragments(flat.layout, flat.partition, rank))
+    if (fragment.count > 0) runs.push_back(run_of(fragment, flat, plan, model));
   return runs;
 }
 
-/// Contiguous canonical runs of the gradients that one rank of the shard group owns.
-std::vector<OwnedRun> owned_runs(const Plan& plan, const Model& model, Rank rank) {
-  std::vector<OwnedRun> owned;
-  for (int index = 0; index < static_cast<int>(plan.flats.size()); ++index) {
-    const Flat& flat = plan.flats[static_cast<std::size_t>(index)];
+/// Neighbours of one group become one run, with the padding between them.
+std::vector<StepRun> merged(const std::vector<StepRun>& runs) {
+  std::vector<StepRun> merged;
+  for (const StepRun& next : runs) {
+    if (!merged.empty() && merged.back().group == next.group)
+      merged.back().count = next.offset + next.count - merged.back().offset;
+    else
+      merged.push_back(next);
+  }
+  return merged;
+}
+
+/// Runs of every trainable flat; contiguous canonical runs of the gradients each rank owns.
+std::vector<std::vector<OwnedRun>> plan_runs(Plan& plan, const Model& model) {
+  std::vector<std::vector<OwnedRun>> owned(static_cast<std::size_t>(plan.shard_group));
+  for (int index = 0; index < count_of(plan.flats); ++index) {
+    Flat& flat = at(plan.flats, index);
     if (!flat.requires_grad) continue;
-    for (const Fragment& fragment : fragments(flat.layout, flat.partition, rank)) {
-      const StepRun run = run_of(fragment, flat, plan, model);
-      if (run.count > 0) owned.push_back({index, run.offset, run.canonical, run.count});
+    for (Rank rank = 0; rank < plan.shard_group; ++rank) {
+      const std::vector<StepRun> runs = fragment_runs(flat, plan, model, rank);
+      for (const StepRun& run : runs)
+        at(owned, rank).push_back({index, run.offset, run.canonical, run.count});
+      flat.runs.push_back(flat.step_row.stochastic ? runs : merged(runs));
     }
   }
   return owned;
 }
 
-void plan_norm_of(Plan& plan, const Model& model) {
-  std::vector<std::vector<OwnedRun>> runs;
-  for (Rank rank = 0; rank < plan.shard_group; ++rank)
-    runs.push_back(owned_runs(plan, model, rank));
-  plan.norm = plan_norm(runs);
-  for (const RankNorm& rank : plan.norm.ranks)
-    plan.norm_leaves = std::max(plan.norm_leaves, static_cast<int>(rank.leaves.size()));
+bool has_fp64_gradients(const Plan& plan) {
+  return std::any_of(plan.flats.begin(), plan.flats.end(), [](const Flat& flat) {
+    return flat.requires_grad && flat.accumulate == DType::Float64;
+  });
 }
 
 }  // namespace
 
-void plan_slices(Plan& plan, const Model& model) {
+void plan_slices(Plan& plan, const Model& model, const Options& options) {
   plan.canonical = canonical_index(model);
-  for (Flat& flat : plan.flats) {
-    const Elements alignment = alignment_of(flat);
-    flat.layout = FlatLayout(numels(model, flat.parameters), alignment);
-    flat.partition = Partition(flat.layout.total(), plan.shard_group, alignment);
-    for (Rank rank = 0; rank < plan.shard_group && flat.requires_grad; ++rank)
-      flat.runs.push_back(step_runs(flat, plan, model, rank));
-  }
-  plan_norm_of(plan, model);
+  for (Flat& flat : plan.flats) lay_out(flat, model, plan.shard_group);
+  plan.norm = plan_norm(plan_runs(plan, model));
+  for (const RankNorm& rank : plan.norm.ranks)
+    plan.norm_leaves = std::max(plan.norm_leaves, count_of(rank.leaves));
+  plan.norm_passes = options.norm == NormKind::Two && has_fp64_gradients(plan) ? 2 : 1;
 }
 
 }  // namespace flatshard::detail

@@ -1,4 +1,7 @@
+#include <flatshard/comm/call.hpp>
+
 #include <algorithm>
+#include <tuple>
 
 #include "plan_build.hpp"
 
@@ -6,72 +9,96 @@ namespace flatshard {
 
 namespace {
 
+/// Who takes part in a collective.
+struct Members {
+  const char* name;
+  int count;
+};
+
 /// Adds up collectives of one kind.
 class Ledger {
  public:
-  /// `calls` collectives over `ranks` ranks; each moves `payload` bytes per rank.
-  void add(const char* collective, const char* over, int ranks, int calls, Bytes payload) {
-    if (ranks <= 1 || calls == 0) return;
-    const auto same = std::find_if(entries_.begin(), entries_.end(), [&](const Traffic& entry) {
-      return entry.collective == collective && entry.over == over;
-    });
-    Traffic& entry =
-        same != entries_.end() ? *same : entries_.emplace_back(Traffic{collective, over, 0, 0});
+  void add(const char* what, int calls, const CollectiveCall& call, Members members) {
+    if (members.count <= 1 || calls == 0) return;
+    Traffic& entry = entry_of(what, call.operation, members);
     entry.calls += calls;
-    entry.bytes += calls * payload;
+    entry.bytes += calls * bytes_sent(call, 0, members.count);
   }
   std::vector<Traffic> take() { return std::move(entries_); }
 
  private:
+  Traffic& entry_of(const char* what, Operation operation, Members members) {
+    const Traffic kind{std::string(name_of(operation)), members.name, 0, 0, what};
+    const auto same = std::find_if(entries_.begin(), entries_.end(), [&](const Traffic& entry) {
+      return std::tie(entry.what, entry.collective, entry.over) ==
+             std::tie(kind.what, kind.collective, kind.over);
+    });
+    return same != entries_.end() ? *same : entries_.emplace_back(kind);
+  }
+
   std::vector<Traffic> entries_;
 };
 
-constexpr const char* group_name = "shard group";
-constexpr const char* replica_name = "replicas";
-constexpr const char* secondary_name = "secondary group";
+class Forecast {
+ public:
+  Forecast(const Plan& plan, int micro_steps) : plan_(plan), micro_steps_(micro_steps) {}
 
-Bytes gather_payload(const Plan& plan, const Flat& flat) {
-  return (plan.shard_group - 1) * flat.partition.slice() * size_of(flat.compute);
-}
+  std::vector<Traffic> take() {
+    for (const Flat& flat : plan_.flats) add_gathers(flat);
+    for (const Flat& flat : plan_.flats)
+      if (flat.requires_grad) add_reductions(flat);
+    if (plan_.norm.root >= 0)
+      gather("norm", plan_.norm_passes, plan_.norm.nodes_per_rank, DType::Float64, shard_);
+    return ledger_.take();
+  }
 
-void add_gathers(Ledger& ledger, const Plan& plan, const Flat& flat, int micro_steps) {
-  const Bytes payload = gather_payload(plan, flat);
-  const auto over_group = [&](int calls) {
-    ledger.add("all_gather", group_name, plan.shard_group, calls, payload);
-  };
-  if (flat.whole == ParametersWhole::Always && flat.requires_grad) over_group(1);  // publish
-  if (flat.whole == ParametersWhole::UntilBackward) over_group(1);
-  if (flat.whole != ParametersWhole::PerUse) return;
-  const bool secondary = plan.request.strategy.secondary_shard;
-  over_group(secondary ? 1 : 2 * micro_steps);
-  if (!secondary) return;
-  const Bytes part = flat.partition.padded() / plan.secondary_group * size_of(flat.compute);
-  ledger.add("all_gather", secondary_name, plan.secondary_group, 2 * micro_steps - 1,
-             (plan.secondary_group - 1) * part);
-}
+ private:
+  void gather(const char* what, int calls, Elements count, DType dtype, Members members) {
+    ledger_.add(what, calls, {Operation::AllGather, {}, count, dtype, dtype}, members);
+  }
 
-void add_reductions(Ledger& ledger, const Plan& plan, const Flat& flat, int micro_steps) {
-  if (!flat.requires_grad) return;
-  const bool boundary = plan.moment == ReduceMoment::Boundary;
-  const int in_group = boundary ? 1 : micro_steps;
-  const int over_replicas = plan.moment == ReduceMoment::Micro ? micro_steps : 1;
-  const Elements slice = flat.partition.slice();
-  const DType contribution = detail::contribution_of(flat, plan.moment);
-  ledger.add("reduce_scatter", group_name, plan.shard_group, in_group,
-             (plan.shard_group - 1) * slice * size_of(contribution));
-  DType partial = plan.shard_group > 1 ? detail::wide_of(contribution) : contribution;
-  if (plan.moment == ReduceMoment::ReplicaBoundary) partial = flat.accumulate;
-  ledger.add("all_reduce", replica_name, plan.replicas, over_replicas,
-             2 * (plan.replicas - 1) * slice * size_of(partial) / std::max(plan.replicas, 1));
-}
+  void add_gathers(const Flat& flat) {
+    const bool secondary = plan_.request.strategy.secondary_shard;
+    const bool per_use = flat.whole == ParametersWhole::PerUse;
+    const int uses = per_use ? 2 * micro_steps_ : 1;  // forward and backward of each, or once
+    const bool publishes = flat.whole == ParametersWhole::Always;
+    if (publishes && !flat.requires_grad) return;
+    const int first = per_use && secondary ? 1 : uses;
+    gather("parameters", first, flat.partition.slice(), flat.compute, shard_);
+    gather("parameters", uses - first, detail::secondary_slice(flat, plan_), flat.compute,
+           secondary_);
+  }
+
+  void add_reductions(const Flat& flat) {
+    const Elements slice = flat.partition.slice();
+    const DType contribution = detail::contribution_of(flat, plan_.moment);
+    const bool boundary = plan_.moment == ReduceMoment::Boundary;
+    const bool every_time = plan_.moment == ReduceMoment::Micro;
+    ledger_.add("gradients", boundary ? 1 : micro_steps_,
+                {Operation::ReduceScatter, {}, slice, contribution, contribution}, shard_);
+    ledger_.add("gradients", every_time ? micro_steps_ : 1,
+                {Operation::AllReduce, {}, slice, over_replicas(flat), flat.reduce}, replicas_);
+  }
+
+  /// The dtype of what a replica contributes: a gradient, a group's sum, or what it accumulated.
+  DType over_replicas(const Flat& flat) const {
+    if (plan_.moment == ReduceMoment::ReplicaBoundary) return flat.accumulate;
+    const DType contribution = detail::contribution_of(flat, plan_.moment);
+    return plan_.shard_group > 1 ? detail::wide_of(contribution) : contribution;
+  }
+
+  const Plan& plan_;
+  int micro_steps_;
+  Members shard_{"shard group", plan_.shard_group};
+  Members replicas_{"replicas", plan_.replicas};
+  Members secondary_{"secondary group", plan_.secondary_group};
+  Ledger ledger_;
+};
 
 }  // namespace
 
 std::vector<Traffic> traffic(const Plan& plan, int micro_steps) {
-  Ledger ledger;
-  for (const Flat& flat : plan.flats) add_gathers(ledger, plan, flat, micro_steps);
-  for (const Flat& flat : plan.flats) add_reductions(ledger, plan, flat, micro_steps);
-  return ledger.take();
+  return Forecast(plan, micro_steps).take();
 }
 
 }  // namespace flatshard

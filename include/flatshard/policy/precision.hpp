@@ -1,6 +1,7 @@
 // Precision policies. The one question they answer: which dtype has each role?
 #pragma once
 
+#include <flatshard/ops/step.hpp>
 #include <flatshard/tensor/dtype.hpp>
 
 #include <concepts>
@@ -76,7 +77,11 @@ using Bf16Stochastic = Bf16StochasticState<float>;
 }  // namespace precision
 
 template <class Element>
-concept HasAFloatingDType = is_floating(dtype_of<Element>);
+concept HasADType = requires {
+  detail::DTypeOf<Element>::value;
+};
+template <class Element>
+concept HasAFloatingDType = HasADType<Element> && is_floating(dtype_of<Element>);
 
 template <class Policy>
 concept NamesItsMasterType = HasAFloatingDType<typename Policy::master>;
@@ -124,6 +129,13 @@ constexpr PrecisionTraits precision_traits() {
           dtype_of<typename Policy::state>,
           Policy::rounding,
           Policy::loss_scaling};
+}
+
+/// The optimizer step between these roles.
+constexpr StepRow step_row(const PrecisionTraits& roles) {
+  const bool stochastic = roles.rounding == Rounding::Stochastic && roles.master == DType::BFloat16;
+  return {roles.master, roles.accumulate, roles.state, roles.compute, roles.master != roles.compute,
+          stochastic};
 }
 
 static_assert(PrecisionPolicy<precision::Full<float>> && PrecisionPolicy<precision::Full<double>> &&

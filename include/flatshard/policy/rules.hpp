@@ -1,6 +1,7 @@
 // What may not be combined. One static_assert a rule: what, why, how to fix.
 #pragma once
 
+#include <flatshard/ops/step_rows.hpp>
 #include <flatshard/policy/offload.hpp>
 #include <flatshard/policy/precision.hpp>
 #include <flatshard/policy/strategy.hpp>
@@ -11,6 +12,11 @@ namespace detail {
 
 constexpr bool can_hold(DType wide, DType narrow) {
   return wide == narrow || size_of(wide) > size_of(narrow);
+}
+
+template <class... Types>
+constexpr bool is_built(const StepRow& row, StepRowList<Types...>) {
+  return ((Types::row() == row) || ...);
 }
 
 }  // namespace detail
@@ -54,6 +60,10 @@ struct CheckedRules {
                 "flatshard: loss scaling without fp16 compute. Why: it exists to lift small fp16 "
                 "gradients; other dtypes have the range. Fix: use LossScaling::Off or Half "
                 "as compute.");
+  static_assert(detail::is_built(step_row(roles), StepRows{}),
+                "flatshard: no optimizer step is built for these dtypes. Why: steps are compiled "
+                "for the rows of ops/step_rows.hpp only. Fix: choose master, accumulate, state and "
+                "compute as in one of its rows.");
   static_assert(Offload::parameters == Tier::Device && Offload::optimizer == Tier::Device,
                 "flatshard: the offload policy places a part on a tier that this version cannot "
                 "hold. Why: only device memory is built. Fix: use offload::None.");

@@ -12,8 +12,8 @@
 #include <flatshard/policy/strategy.hpp>
 #include <flatshard/sharder/options.hpp>
 
-#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace flatshard {
@@ -76,7 +76,7 @@ struct Flat {
   Bytes gather_offset = 0;         // in the ring slot of its unit
   Bytes gradient_offset = 0;       // in the gradient slot of its unit
   StepRow step_row;
-  std::vector<std::vector<StepRun>> runs;  // per rank of the shard group
+  std::vector<std::vector<StepRun>> runs;  // per rank of the shard group; frozen: none
   friend bool operator==(const Flat&, const Flat&) = default;
 };
 
@@ -95,12 +95,13 @@ struct UnitPlan {
   friend bool operator==(const UnitPlan&, const UnitPlan&) = default;
 };
 
-/// The collectives that a Plan foresees in one step, per kind.
+/// Collectives of one kind in one step. Those of one rank with itself are not counted.
 struct Traffic {
   std::string collective;  // all_gather, reduce_scatter, all_reduce
   std::string over;        // shard group, replicas, secondary group
   int calls = 0;
-  Bytes bytes = 0;  // payload that crosses between ranks, summed over this kind, per rank
+  Bytes bytes = 0;   // each rank must send, all calls together: sums of bytes_sent (comm/call.hpp)
+  std::string what;  // parameters, gradients, norm
   friend bool operator==(const Traffic&, const Traffic&) = default;
 };
 
@@ -112,14 +113,16 @@ struct PlanRequest {
   int world = 1;
   int optimizer_states = 2;
   bool canonical_reduction = true;  // the communicator's sums follow the tree T
+  friend bool operator==(const PlanRequest&, const PlanRequest&) = default;
 };
 
+/// Equal on every rank; equal Plans are carried out alike.
 struct Plan {
   PlanRequest request;
   int world = 1;
   int shard_group = 1;      // G: ranks that share one copy of everything sharded
   int replicas = 1;         // W / G
-  int secondary_group = 1;  // ranks of the second shard; 1: none
+  int secondary_group = 1;  // ranks that share one second shard; 1: whole on every rank, or none
   ReduceMoment moment = ReduceMoment::Micro;
   int max_micro_steps = 1;
   Accumulation accumulation = Accumulation::Running;
@@ -131,6 +134,7 @@ struct Plan {
   Bytes landing_bytes = 0;  // scratch: a reduced slice before it is added
   Bytes wide_bytes = 0;     // scratch: a slice summed inside the group, before the replicas
   int norm_leaves = 0;      // the most leaves any rank sums
+  int norm_passes = 1;      // 2: fp64 gradients, whose squares may overflow although all are finite
   std::vector<UnitPlan> units;
   std::vector<Flat> flats;
   std::vector<int> unit_of_module;
@@ -147,17 +151,17 @@ struct Plan {
   Bytes bytes(Role role) const;
   /// The block; nullptr when the Plan has none.
   const Block* block(Role role, int owner, int index = 0) const;
+  friend bool operator==(const Plan&, const Plan&) = default;
 };
 
 /// The Plan of a model under policies and options; throws UsageError on what cannot be done, with
 /// the names and numbers involved.
 Plan make_plan(const Model& model, const PlanRequest& request, const Options& options);
 
-bool operator==(const Plan& left, const Plan& right);
 /// A table for people: bytes per role and tier, units, collectives of one step, promises.
 std::string to_string(const Plan& plan);
 /// Collectives of one step of `micro_steps` micro-steps in which every module is called as
-/// declared.
+/// declared and every unit is gathered no more often than it must.
 std::vector<Traffic> traffic(const Plan& plan, int micro_steps);
 
 }  // namespace flatshard

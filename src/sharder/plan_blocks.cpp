@@ -1,0 +1,88 @@
+#include "plan_arena.hpp"
+
+namespace flatshard::detail {
+
+namespace {
+
+/// Where the parameters of a flat rest: the master's slice, the slice that gathers send, the whole.
+void add_parameter_blocks(Arena& arena, const Flat& flat, int index) {
+  const bool always = flat.whole == ParametersWhole::Always;
+  const bool shared = flat.requires_grad && flat.master_is_compute;  // one copy, both roles
+  if (flat.requires_grad && !(always && shared))
+    arena.add(Role::Master, index, 0, slice_bytes(flat, flat.master));
+  if (!always && !shared) arena.add(Role::Compute, index, 0, slice_bytes(flat, flat.compute));
+  if (flat.whole != ParametersWhole::PerUse)
+    arena.add(Role::Whole, index, 0, whole_bytes(flat, flat.compute),
+              slice_bytes(flat, flat.compute));
+}
+
+void add_gradient_blocks(Arena& arena, const Plan& plan, const Flat& flat, int index) {
+  const bool whole = plan.moment == ReduceMoment::Boundary;
+  const Bytes slice = slice_bytes(flat, flat.accumulate);
+  const Bytes bytes = whole ? whole_bytes(flat, flat.accumulate) : slice;
+  const Bytes stride = whole ? slice : 0;
+  arena.add(Role::Gradient, index, 0, bytes, stride);
+  for (int sum = 0; sum < plan.partial_sums; ++sum)
+    arena.add(Role::Partial, index, sum, bytes, stride);
+}
+
+/// What the optimizer step of a flat streams, and the partial sums that end in its gradient.
+void add_step_blocks(Arena& arena, const Plan& plan, const Flat& flat, int index) {
+  arena.begin_group();
+  add_parameter_blocks(arena, flat, index);
+  if (!flat.requires_grad) return;
+  add_gradient_blocks(arena, plan, flat, index);
+  for (int state = 0; state < plan.request.optimizer_states; ++state)
+    arena.add(Role::State, index, state, slice_bytes(flat, flat.state));
+}
+
+void add_flat_blocks(Arena& arena, const Plan& plan) {
+  for (int index = 0; index < count_of(plan.flats); ++index) {
+    const Flat& flat = at(plan.flats, index);
+    add_step_blocks(arena, plan, flat, index);
+    if (plan.request.strategy.secondary_shard && flat.whole == ParametersWhole::PerUse)
+      arena.add(Role::Secondary, index, 0, bytes_of(secondary_slice(flat, plan), flat.compute));
+  }
+}
+
+void add_ring_blocks(Arena& arena, const Plan& plan) {
+  arena.begin_group();
+  for (int slot = 0; slot < plan.gather_slots; ++slot)
+    arena.add(Role::GatherRing, slot, 0, plan.gather_slot_bytes);
+  for (int slot = 0; slot < plan.gradient_slots; ++slot)
+    arena.add(Role::GradientRing, slot, 0, plan.gradient_slot_bytes);
+  for (int unit = 0; unit < count_of(plan.units); ++unit)
+    if (at(plan.units, unit).dedicated)
+      arena.add(Role::GradientUnit, unit, 0, at(plan.units, unit).gradient_bytes);
+  arena.add(Role::Scratch, 0, 0, plan.landing_bytes);
+  arena.add(Role::Scratch, 1, 0, plan.wide_bytes);
+}
+
+void add_control_blocks(Arena& arena, const Plan& plan) {
+  arena.begin_group();
+  arena.add(Role::Control, control_state, 0, sizeof(DeviceControl));
+  arena.add(Role::Control, control_times, 0, 2 * bytes_of(count_of(plan.flats), DType::Int64));
+  arena.add(Role::Control, control_norm, 0,
+            plan.norm_passes * bytes_of(norm_values(plan), DType::Float64));
+}
+
+void add_registered_blocks(Arena& arena, const Model& model) {
+  arena.begin_group();
+  for (int index = 0; index < count_of(model.buffers()); ++index) {
+    const BufferSpec& buffer = at(model.buffers(), index);
+    arena.add(Role::RegisteredData, index, 0, bytes_of(buffer.numel(), buffer.dtype));
+  }
+}
+
+}  // namespace
+
+void plan_blocks(Plan& plan, const Model& model) {
+  Arena arena(plan);
+  add_flat_blocks(arena, plan);
+  add_ring_blocks(arena, plan);
+  add_control_blocks(arena, plan);
+  add_registered_blocks(arena, model);
+  arena.finish();
+}
+
+}  // namespace flatshard::detail
