@@ -1,0 +1,20 @@
+// A role's type is in the dtype table.
+// expect: HasADType
+// expect: long double
+#include <flatshard/policy/precision.hpp>
+
+struct Own {
+  using master = float;
+  using compute = float;
+  using reduce = float;
+  using accumulate = float;
+#ifdef BAD
+  using state = long double;
+#else
+  using state = float;
+#endif
+  static constexpr flatshard::Rounding rounding = flatshard::Rounding::Nearest;
+  static constexpr flatshard::LossScaling loss_scaling = flatshard::LossScaling::Off;
+};
+
+constexpr flatshard::PrecisionTraits roles = flatshard::precision_traits<Own>();

@@ -1,0 +1,33 @@
+// An optimizer has at most max_optimizer_states states.
+// expect: NamesItsStates
+// expect: max_optimizer_states
+#include <flatshard/core/exact.hpp>
+#include <flatshard/ops/optimizer_concepts.hpp>
+
+#include <array>
+
+struct Descent {
+  double lr = 1e-3;
+#ifdef BAD
+  static constexpr std::array<std::string_view, 4> state_names{"a", "b", "c", "d"};
+#else
+  static constexpr std::array<std::string_view, 0> state_names{};
+#endif
+  template <class Real>
+  struct Coefficients {
+    Real lr;
+  };
+  template <class Real>
+  Coefficients<Real> coefficients(std::int64_t) const {
+    return {static_cast<Real>(lr)};
+  }
+  template <class Real>
+  static void update(const Coefficients<Real>& with, Real& parameter, Real gradient, Real*) {
+    parameter = flatshard::exact::fma(-with.lr, gradient, parameter);
+  }
+};
+
+template <flatshard::ElementwiseOptimizer Functor>
+void train_with(const Functor&) {}
+
+void train() { train_with(Descent{}); }
