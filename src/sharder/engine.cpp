@@ -17,14 +17,21 @@ Device& chosen_device(const Options& options, std::unique_ptr<Device>& own) {
   return *own;
 }
 
+Plan checked_plan(const Model& model, const PlanRequest& request, const Optimizer& optimizer,
+                  const Options& options) {
+  Plan plan = make_plan(model, request, options);
+  detail::check_step(plan, optimizer, options);
+  return plan;
+}
+
 }  // namespace
 
 Engine::Parts::Parts(Communicator& communicator, const Model& described, const Optimizer& optimizer,
                      const PlanRequest& request, const Options& chosen)
     : model(described),
       options(chosen),
-      runtime(communicator, make_plan(model, request, options), chosen_device(options, own_device),
-              options.compute_stream),
+      runtime(communicator, checked_plan(model, request, optimizer, options),
+              chosen_device(options, own_device), options.compute_stream),
       gatherer(runtime, options.max_live_elements),
       reducer(runtime),
       stepper(runtime, gatherer, optimizer, options),

@@ -49,6 +49,15 @@ void check_step_in_backward(const Plan& plan, const Options& options) {
 
 }  // namespace
 
+void check_step(const Plan& plan, const Optimizer& optimizer, const Options& options) {
+  check_step_in_backward(plan, options);
+  settings_of(plan, options);
+  scaler_of(plan.request.precision.loss_scaling, options.loss_scale);
+  for (const GroupOptions& group : options.groups) optimizer.adjusted(group);
+  for (const Flat& flat : plan.flats)
+    if (flat.requires_grad) optimizer.host_step(flat.step_row);
+}
+
 Stepper::Stepper(Runtime& runtime, Gatherer& gatherer, const Optimizer& optimizer,
                  const Options& options)
     : runtime_(runtime),
@@ -61,7 +70,6 @@ Stepper::Stepper(Runtime& runtime, Gatherer& gatherer, const Optimizer& optimize
       norm_(runtime, options.norm),
       control_(reinterpret_cast<DeviceControl*>(runtime.address(Role::Control, control_state))),
       times_(reinterpret_cast<std::int64_t*>(runtime.address(Role::Control, control_times))) {
-  check_step_in_backward(runtime.plan, options);
   const LossScaler scaler =
       scaler_of(runtime.plan.request.precision.loss_scaling, options.loss_scale);
   const auto flats = runtime.plan.flats.size();

@@ -15,9 +15,13 @@ struct Divisor {
   const double* device = nullptr;
 };
 
+/// Throws UsageError for an optimizer and options that no step of this Plan can have.
+void check_step(const Plan& plan, const Optimizer& optimizer, const Options& options);
+
 /// Everything runs on the reduce stream (publication on the gather stream); only wait() blocks.
 class Stepper {
  public:
+  /// What check_step lets pass.
   Stepper(Runtime& runtime, Gatherer& gatherer, const Optimizer& optimizer, const Options& options);
 
   /// Replaces the hyper-parameters from the next update on; the functor's type must stay.
