@@ -1,0 +1,274 @@
+#include "training.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+#include <optional>
+
+namespace sharder_test {
+
+TestModel::TestModel()
+    : embedding(model.module("embedding")),
+      head(embedding),
+      table(embedding.add("weight", {37, 5})) {
+  for (int block = 0; block < 3; ++block) {
+    blocks.push_back(model.module("h." + std::to_string(block), {.uses = block == 1 ? 2 : 1}));
+    weights.push_back(blocks.back().add("weight", {11 + block, 7}));
+    biases.push_back(blocks.back().add("bias", {3}, {.group = 1}));
+  }
+  scalar = blocks[0].add("scalar", {});
+  empty = blocks[1].add("empty", {0, 4});
+  frozen = blocks[2].add("frozen", {5}, {.requires_grad = false});
+  norm = blocks[2].add("norm", {9}, {.dtype = DType::Float64});
+  buffer = blocks[0].add_buffer("mask", {3}, DType::Int64);
+  head = model.module("head");
+  head.tie("weight", table);
+}
+
+std::vector<Module> TestModel::calls() const {
+  return {embedding, blocks[0], blocks[1], blocks[1], blocks[2], head};
+}
+
+std::vector<Parameter> TestModel::parameters_of(const Module& module) const {
+  if (module.index() == embedding.index() || module.index() == head.index()) return {table};
+  if (module.index() == blocks[0].index()) return {weights[0], biases[0], scalar};
+  if (module.index() == blocks[1].index()) return {weights[1], biases[1], empty};
+  return {weights[2], biases[2], frozen, norm};
+}
+
+double noise(std::int64_t step, Elements micro_batch, int parameter, Elements element, int call) {
+  auto x = static_cast<std::uint32_t>(step * 7919 + micro_batch * 104729 + element * 31 +
+                                      parameter * 1299709 + call * 17);
+  x ^= x >> 17;
+  x *= 0xed5ad4bbU;
+  x ^= x >> 11;
+  x *= 0xac4c1b51U;
+  x ^= x >> 15;
+  return static_cast<double>(x) / 4294967296.0 - 0.5;
+}
+
+double contribution(double noise, double weight, double activation) {
+  return noise + weight / 8 + activation / 64;
+}
+
+double activation_of(double earlier, const Values& weights) {
+  double sum = earlier;
+  for (Elements i = 0; i < weights.count; ++i) sum = sum / 2 + weights.get(i);
+  return sum;
+}
+
+namespace {
+
+/// Activations of one rank, one per call of a micro-step, and one micro-step's names.
+struct Batch {
+  std::int64_t step;
+  Elements micro_batch;
+  std::array<double, 8>* activations;
+  int call;
+};
+
+void add_gradient(const Batch& batch, const Values& weights, const Values& gradients, int parameter,
+                  const float* scale) {
+  const double activation = (*batch.activations)[static_cast<std::size_t>(batch.call)];
+  for (Elements i = 0; i < weights.count; ++i) {
+    const double next = contribution(noise(batch.step, batch.micro_batch, parameter, i, batch.call),
+                                     weights.get(i), activation);
+    gradients.set(i, gradients.get(i) + next * static_cast<double>(*scale));
+  }
+}
+
+void run_forward(Trainer& trainer, const TestModel& test, const Module& module, Batch batch) {
+  HostStream& stream = host_stream(trainer.engine().compute_stream());
+  trainer.forward(module, [&](const Views& views) {
+    double* activation = &(*batch.activations)[static_cast<std::size_t>(batch.call)];
+    stream.enqueue([activation] { *activation = 0; });
+    for (const Parameter parameter : test.parameters_of(module))
+      stream.enqueue([activation, weights = views.weights(parameter)] {
+        *activation = activation_of(*activation, weights);
+      });
+  });
+}
+
+void run_backward(Trainer& trainer, const TestModel& test, const Module& module, Batch batch) {
+  HostStream& stream = host_stream(trainer.engine().compute_stream());
+  trainer.backward(module, [&](const Views& views) {
+    for (const Parameter parameter : test.parameters_of(module)) {
+      if (parameter == test.frozen) continue;
+      stream.enqueue([batch, weights = views.weights(parameter),
+                      gradients = views.gradients(parameter), index = parameter.index,
+                      scale = trainer.loss_scale()] {
+        add_gradient(batch, weights, gradients, index, scale);
+      });
+    }
+  });
+}
+
+}  // namespace
+
+void run_micro_step(Trainer& trainer, const TestModel& test, std::int64_t step,
+                    Elements micro_batch) {
+  std::array<double, 8> activations{};
+  const std::vector<Module> calls = test.calls();
+  for (std::size_t call = 0; call < calls.size(); ++call)
+    run_forward(trainer, test, calls[call],
+                {step, micro_batch, &activations, static_cast<int>(call)});
+  for (std::size_t call = calls.size(); call-- > 0;)
+    run_backward(trainer, test, calls[call],
+                 {step, micro_batch, &activations, static_cast<int>(call)});
+  trainer.engine().compute_stream().synchronize();  // activations are about to go
+}
+
+namespace {
+
+/// Copies a fragment, or compares where another replica has been.
+void put(std::vector<std::byte>& whole, std::vector<bool>& filled, const std::byte* source,
+         Elements offset, Elements count, Bytes size, bool& agree) {
+  for (Bytes i = 0; i < count * size; ++i) {
+    const auto at = static_cast<std::size_t>(offset * size + i);
+    if (filled[at] && whole[at] != source[i]) agree = false;
+    whole[at] = source[i];
+    filled[at] = true;
+  }
+}
+
+struct Filled {
+  std::vector<std::vector<bool>> masters;
+  std::vector<std::vector<std::vector<bool>>> states;
+};
+
+}  // namespace
+
+void collect(Trainer& trainer, const TestModel& test, Communicator& communicator, Trained& into) {
+  static std::mutex mutex;
+  static Filled filled;
+  Engine& engine = trainer.engine();
+  engine.synchronize();
+  const auto& parameters = test.model.parameters();
+  const auto states = static_cast<std::size_t>(trainer.plan().request.optimizer_states);
+  communicator.synchronize();
+  if (communicator.rank() == 0) {
+    into.masters.assign(parameters.size(), {});
+    into.states.assign(states, into.masters);
+    filled = {std::vector<std::vector<bool>>(parameters.size()),
+              std::vector<std::vector<std::vector<bool>>>(
+                  states, std::vector<std::vector<bool>>(parameters.size()))};
+  }
+  communicator.synchronize();
+  {
+    const std::lock_guard lock(mutex);
+    for (std::size_t p = 0; p < parameters.size(); ++p) {
+      const LocalShard local = engine.local(static_cast<int>(p));
+      const Flat& flat =
+          trainer.plan().flats[static_cast<std::size_t>(trainer.plan().flat_of_parameter[p])];
+      const auto add = [&](std::vector<std::byte>& whole, std::vector<bool>& done,
+                           const std::byte* data, DType dtype) {
+        const auto bytes = static_cast<std::size_t>(parameters[p].numel() * size_of(dtype));
+        whole.resize(bytes);
+        done.resize(bytes);
+        put(whole, done, data, local.offset, local.count, size_of(dtype), into.replicas_agree);
+      };
+      add(into.masters[p], filled.masters[p], local.master, flat.master);
+      for (std::size_t s = 0; s < local.states.size(); ++s)
+        add(into.states[s][p], filled.states[s][p], local.states[s], flat.state);
+    }
+  }
+  communicator.synchronize();
+  if (communicator.rank() == 0)
+    for (const auto& parameter : filled.masters)
+      into.replicas_agree = into.replicas_agree &&
+                            std::find(parameter.begin(), parameter.end(), false) == parameter.end();
+}
+
+namespace {
+
+void train_rank(const Training& training, Communicator& given, Trained& trained) {
+  const Hooks& hooks = training.hooks;
+  const std::unique_ptr<Communicator> decorated = hooks.decorate ? hooks.decorate(given) : nullptr;
+  Communicator& communicator = decorated ? *decorated : given;
+  const TestModel test;
+  HostDevice device(training.host);
+  std::unique_ptr<HostStream> compute;
+  if (training.threaded_compute) compute = make_host_stream(StreamForm::Threaded);
+  Options options = training.options;
+  options.device = &device;
+  options.compute_stream = compute.get();
+  options.max_micro_steps = std::max(training.micro_steps, options.max_micro_steps);
+  if (options.groups.size() < 2) options.groups = {{}, {.lr_factor = 0.5, .weight_decay = false}};
+  const auto trainer = make_trainer(training.strategy, training.precision, communicator, test.model,
+                                    training.optimizer, options);
+  trainer->initialize(init::normal{training.stddev, 1});
+  if (hooks.before_training) hooks.before_training(*trainer, communicator);
+  std::optional<PendingReport> pending;
+  std::vector<StepReport> reports;
+  for (int step = 0; step < training.steps; ++step) {
+    if (hooks.before_step) hooks.before_step(*trainer, communicator, step);
+    const int count = hooks.micro_steps ? hooks.micro_steps(step) : training.micro_steps;
+    for (int micro_step = 0; micro_step < count; ++micro_step) {
+      trainer->micro_step(micro_step + 1 == count);
+      run_micro_step(*trainer, test, step, trainer->micro_batch(micro_step, count));
+    }
+    const PendingReport next =
+        trainer->step(hooks.step_options ? hooks.step_options(step) : StepOptions{});
+    if (pending) reports.push_back(pending->wait());
+    pending = next;
+    if (hooks.after_step) hooks.after_step(*trainer, communicator, step);
+  }
+  if (pending) reports.push_back(pending->wait());
+  if (hooks.after_training) hooks.after_training(*trainer, communicator);
+  const Bytes high_water = device.memory().high_water();
+  collect(*trainer, test, communicator, trained);
+  if (communicator.rank() != 0) return;
+  trained.reports = reports;
+  trained.high_water = high_water;
+  trained.arena_bytes = trainer->plan().arena_bytes;
+  trained.peak_gathered = trainer->engine().peak_gathered_elements();
+}
+
+}  // namespace
+
+Trained train(const Training& training) {
+  Trained trained;
+  ThreadWorld world(training.world, {.patience = std::chrono::seconds(60)});
+  world.run([&](Communicator& communicator) { train_rank(training, communicator, trained); });
+  return trained;
+}
+
+std::uint64_t Trained::hash() const {
+  std::uint64_t hash = 1469598103934665603U;  // FNV-1a
+  const auto add = [&hash](std::byte byte) {
+    hash = (hash ^ static_cast<std::uint64_t>(byte)) * 1099511628211U;
+  };
+  for (const auto& parameter : masters) std::for_each(parameter.begin(), parameter.end(), add);
+  for (const auto& state : states)
+    for (const auto& parameter : state) std::for_each(parameter.begin(), parameter.end(), add);
+  for (const StepReport& report : reports) {
+    std::array<std::byte, 16> bytes;
+    std::memcpy(bytes.data(), &report.grad_norm, 8);
+    std::memcpy(bytes.data() + 8, &report.clip_coefficient, 8);
+    std::for_each(bytes.begin(), bytes.end(), add);
+  }
+  return hash;
+}
+
+std::string to_string(const Training& training) {
+  const Options& options = training.options;
+  std::string text =
+      std::string(name_of(training.strategy)) + " " + std::string(name_of(training.precision)) +
+      " W=" + std::to_string(training.world) + " K=" + std::to_string(training.micro_steps) +
+      " group=" + std::to_string(options.shard_group);
+  if (options.reduce_moment)
+    text += " moment=" + std::to_string(static_cast<int>(*options.reduce_moment));
+  text += options.accumulation == Accumulation::Tree ? " tree" : " running";
+  text += " forward=" + std::to_string(options.prefetch_forward) +
+          " backward=" + std::to_string(static_cast<int>(options.prefetch_backward)) +
+          " persist=" + std::to_string(options.persistence_threshold);
+  if (options.max_live_elements != unlimited_elements)
+    text += " live=" + std::to_string(options.max_live_elements);
+  if (options.step_in_backward) text += " in_backward";
+  text += training.host.form == StreamForm::Threaded ? " threaded" : " inline";
+  if (training.threaded_compute) text += " compute_threaded";
+  text += " threads=" + std::to_string(training.host.threads);
+  return text;
+}
+
+}  // namespace sharder_test
