@@ -19,7 +19,7 @@ STRATEGIES = {
     "full_shard_secondary": "FullShardSecondary",
 }
 WORLDS = [1, 2, 4, 8]
-HEAD = "| kB per rank | " + " | ".join(f"W = {world}" for world in WORLDS) + " |"
+HEAD = "| MB per rank | " + " | ".join(f"W = {world}" for world in WORLDS) + " |"
 
 
 def plan_of(train_gpt, strategy, world):
@@ -38,7 +38,7 @@ def memory_of(plan):
 
 
 def cell(plan):
-    parameters, gradients, state, working = (round(count / 1000) for count in memory_of(plan))
+    parameters, gradients, state, working = (f"{count / 1e6:.2f}" for count in memory_of(plan))
     return f"{parameters} + {gradients} + {state} (+ {working})"
 
 
