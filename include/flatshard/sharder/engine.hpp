@@ -38,13 +38,16 @@ class Summoned {
   std::vector<Buffer> buffers_;
 };
 
-/// What one rank holds of one parameter. Pointers are into the rank's shard.
+/// What one rank holds of one parameter: views of its shard, in device memory, in the dtypes of the
+/// parameter's Flat (master, accumulate, state). They stay where they are as long as the Sharder
+/// lives. Call synchronize() before the host reads them; to set parameters use assign or
+/// summon_full, which also renew the copies made from them.
 struct LocalShard {
-  Elements offset = 0;          // of the first element, within the parameter
-  Elements count = 0;           // 0: this rank holds nothing
-  std::byte* master = nullptr;  // frozen: the compute-dtype shard
-  std::byte* gradient = nullptr;
-  std::vector<std::byte*> states;
+  Elements offset = 0;             // of the first element, within the parameter
+  Elements count = 0;              // 0: this rank holds nothing
+  std::byte* master = nullptr;     // frozen: the compute-dtype shard
+  std::byte* gradient = nullptr;   // sum over all contributions; frozen: null
+  std::vector<std::byte*> states;  // one per name of the optimizer's states
 };
 
 /// Untyped core of Sharder; see there for what each call means. Not thread-safe: one thread (the
@@ -97,6 +100,7 @@ class Engine {
   /// Takes this rank's slices of the summoned values as new parameters.
   void write_back(const Summoned& summoned);
   void synchronize();
+  /// The most elements that were ever gathered at once on this rank, units prefetched included.
   Elements peak_gathered_elements() const;
 
  private:

@@ -39,8 +39,8 @@ enum class BackwardPrefetch {
 inline constexpr Elements unlimited_elements = std::numeric_limits<Elements>::max();
 
 struct Options {
-  double max_grad_norm = 0;  // clip the gradient's norm to this; 0: off
-  NormKind norm = NormKind::Two;
+  double max_grad_norm = 0;       // clip the norm of the mean gradient to this; 0: off
+  NormKind norm = NormKind::Two;  // the norm that is clipped and reported
   int max_micro_steps = 1;  // the most micro-steps a step may have; sizes partial sums in the Plan
   Accumulation accumulation = Accumulation::Running;
   std::optional<ReduceMoment> reduce_moment = {};  // none: the strategy's default
@@ -48,12 +48,13 @@ struct Options {
   WrapPolicy wrap = wrap::each_module();
   int prefetch_forward = 1;  // units gathered ahead in forward
   BackwardPrefetch prefetch_backward = BackwardPrefetch::Pre;
-  Elements max_live_elements =
-      unlimited_elements;              // cap on gathered elements of releasing strategies
+  Elements max_live_elements = unlimited_elements;  // most elements gathered at once on a rank
   Elements persistence_threshold = 0;  // parameters of at most so many elements stay whole
   OnNonFinite on_nonfinite = OnNonFinite::Error;  // without loss scaling
-  bool step_in_backward = false;  // update each unit as soon as its gradient is reduced
-  std::optional<ScaleSettings> loss_scale = {};  // of the rule that the precision policy names
+  bool step_in_backward = false;  // update each unit as soon as its gradient is reduced; not with
+                                  // clipping, loss scaling, OnNonFinite::Skip, skip_when_unused
+  std::optional<ScaleSettings> loss_scale = {};  // for the rule that the precision policy names;
+                                                 // none: the rule's defaults (static: 65536)
   std::vector<GroupOptions> groups = {{}};  // hyper-parameter groups, by ParameterOptions::group
   std::uint64_t seed = 0;                   // of stochastic rounding
   Device* device = nullptr;                 // none: a host device of the Sharder's own

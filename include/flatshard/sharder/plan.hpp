@@ -22,7 +22,7 @@ namespace flatshard {
 enum class Role {
   Master,         // fp32 (or T) weights of the own slice
   Compute,        // compute-dtype slice, where it is not the master itself
-  Whole,          // whole compute-dtype parameters of one unit
+  Whole,          // whole compute-dtype parameters of one flat
   Secondary,      // slice of the second, in-group shard
   Gradient,       // accumulated gradient: own slice, or whole for ReduceMoment::Boundary
   Partial,        // partial sums of tree accumulation

@@ -13,8 +13,9 @@ namespace flatshard {
 /// in which dtypes, and where it rests; everything else is an Option.
 ///
 /// Every rank makes the same calls in the same order. One thread per rank makes them. Calls only
-/// enqueue work; those whose names say wait or synchronize (and construction, summon_full, assign)
-/// block the host. step() waits for the report of the step before the last.
+/// enqueue work (on an inline host stream it is done at once); those whose names say wait or
+/// synchronize (and construction, summon_full, assign) block the host. step() waits for the report
+/// of the step before the last.
 ///
 /// After an exception from a forward function the Sharder is as if the call had not been made;
 /// after one from a backward function the step must be dropped on every rank (discard_step).
@@ -61,7 +62,9 @@ class Sharder {
 
   // Parameters ------------------------------------------------------------------------------------
 
-  /// Every rank fills what it owns; same values for every world size and strategy.
+  /// Every rank fills what it owns; same values for every world size and strategy. All parameters,
+  /// or one. Random initializers give parameters of one model different values: they are keyed by
+  /// the canonical index.
   void initialize(const Initializer& initializer) { engine_.initialize(initializer); }
   void initialize(Parameter parameter, const Initializer& initializer) {
     engine_.initialize(parameter.index, initializer);
@@ -76,9 +79,9 @@ class Sharder {
                           " elements, not " + std::to_string(values.size()));
     engine_.assign(parameter.index, values.data(), dtype_of<Element>);
   }
-  /// Calls `function(FullParameters<master_type>)` with the whole parameters of the module's units
-  /// in master precision. With write_back each rank takes its slices of what the function left (all
-  /// ranks must leave the same). Allocates the whole units; blocks the host.
+  /// Collective: calls `function(FullParameters<master_type>)` with the whole parameters of the
+  /// module's units in master precision. With write_back each rank takes its slices of what the
+  /// function left (all ranks must leave the same). Allocates the whole units; blocks the host.
   template <class Function>
   void summon_full(const Module& module, Function&& function, bool write_back = false) {
     const Summoned summoned = engine_.summon(module.index());
@@ -98,13 +101,15 @@ class Sharder {
 
   // A step ----------------------------------------------------------------------------------------
 
-  /// Begins a micro-step. A step of one micro-step needs no call.
+  /// Begins a micro-step, the step's last one if options.last; step() may follow only that. A step
+  /// of one micro-step needs no call. Throws UsageError beyond Options::max_micro_steps.
   void micro_step(const MicroStepOptions& options) { engine_.begin_micro_step(options); }
   /// Which of the world size * count micro-batches of the global batch this rank must process in
   /// micro-step `index` of `count`, so that sums are formed in the promised order.
   Elements micro_batch(int index, int count) const { return engine_.micro_batch(index, count); }
 
-  /// Gathers the module's parameters and calls function(Weights<compute_type>).
+  /// Gathers the module's parameters and calls function(Weights<compute_type>). What is gathered
+  /// per use is released after the last of the ModuleOptions::uses calls of this micro-step.
   template <class Function>
   void forward(const Module& module, Function&& function) {
     call(Phase::Forward, module.index(),
@@ -133,13 +138,16 @@ class Sharder {
   void discard_step() { engine_.discard_step(); }
   /// Hyper-parameters from the next step on; the optimizer's type must stay.
   void set_optimizer(const Optimizer& optimizer) { engine_.set_optimizer(optimizer); }
-  /// The loss scale of this step's backward, in device memory; 1 without loss scaling.
+  /// The loss scale of this step's backward, in device memory; 1 without loss scaling. Read it in a
+  /// forward or backward function, or on the compute stream after one: before, the last step may
+  /// still be about to move it.
   TensorRef<const float> loss_scale() const { return {engine_.loss_scale(), {}}; }
   /// Blocks the host until everything issued is done.
   void synchronize() { engine_.synchronize(); }
 
   // Primitives, for control flow that fits no function --------------------------------------------
 
+  /// Holds the module's parameters whole for as long as the handle lives.
   Gathered<compute_type> gather(const Module& module) { return {engine_, module.index()}; }
   /// Gathers ahead of use if a buffer is free.
   void prefetch(const Module& module) { engine_.prefetch(module.index()); }
@@ -148,6 +156,7 @@ class Sharder {
     engine_.open_gradients(module.index());
     return {engine_, module.index()};
   }
+  /// One backward use of the module is done; after the last its gradients are reduced.
   void reduce(const Module& module) { engine_.reduce(module.index()); }
 
  private:

@@ -45,13 +45,16 @@ class Weights {
   int module_;
 };
 
-/// Whole gradients in the compute dtype: zeroed (or poisonous, where backward promised to overwrite
-/// them), to be added to. Validity as Weights.
+/// Whole gradients in the compute dtype, to be added to: zero at first, then what earlier uses in
+/// this micro-step left. Where backward promised to overwrite them
+/// (ModuleOptions::backward_overwrites) they hold anything. Validity as Weights.
 template <class Compute>
 class Gradients {
  public:
   Gradients(const Engine& engine, int module) : engine_(&engine), module_(module) {}
 
+  /// The gradient in its parameter's shape. Throws UsageError as Weights does, and for a frozen
+  /// one.
   TensorRef<Compute> operator[](Parameter parameter) const { return get<Compute>(parameter); }
   template <class Element>
   TensorRef<Element> get(Parameter parameter) const {
@@ -118,14 +121,15 @@ class Gathered {
   int module_;
 };
 
-/// The report of a step that may still be running. Kept for the four latest steps; the Sharder must
-/// outlive it.
+/// The report of a step that may still be running. Reports of the four latest steps are kept; the
+/// Sharder must outlive this.
 class PendingReport {
  public:
   PendingReport(Engine& engine, std::int64_t step) : engine_(&engine), step_(step) {}
   std::int64_t step() const { return step_; }
-  /// Blocks the host until the step is decided. Throws NonFiniteError as Options::on_nonfinite
-  /// says, and what made a stream fail.
+  /// Blocks the host until the step is done on this rank. Throws what was an error in it, once
+  /// (NonFiniteError; UsageError for a bad divisor), what made a stream fail, and UsageError when
+  /// the report is no longer kept.
   StepReport wait() const { return engine_->wait(step_); }
 
  private:
