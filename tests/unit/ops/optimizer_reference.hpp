@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 namespace flatshard_test {
 
@@ -72,12 +73,11 @@ inline void reference_step(const flatshard::Lion& lion, int, Wide g, ReferenceEl
   m.set(lion.beta2 * m.value, (1 - Wide{lion.beta2}) * g);
 }
 
-/// |value - reference| in units of the last place that a Real as large as `largest` has.
+/// |value - reference| relative to the largest term, in units of Real's epsilon (an ulp of 1).
 template <class Real>
 double error_in_ulps(Real value, Wide reference, Wide largest) {
-  constexpr int digits = std::is_same_v<Real, float> ? 23 : 52;
   if (largest == 0) return value == 0 && reference == 0 ? 0 : HUGE_VAL;
-  const Wide ulp = std::ldexp(Wide{1}, std::ilogb(largest) - digits);
+  const Wide ulp = largest * Wide{std::numeric_limits<Real>::epsilon()};
   return static_cast<double>(std::fabs(Wide{value} - reference) / ulp);
 }
 

@@ -1,0 +1,160 @@
+#include <flatshard/core/error.hpp>
+#include <flatshard/ops/optimizer.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+namespace flatshard {
+namespace {
+
+constexpr StepRow plain{DType::Float32, DType::Float32, DType::Float32,
+                        DType::Float32, false,          false};
+
+/// A user's functor: no state, no name, no validate.
+struct Descent {
+  double rate = 0.5;
+  static constexpr std::array<std::string_view, 0> state_names{};
+  template <class Real>
+  struct Coefficients {
+    Real rate;
+  };
+  template <class Real>
+  FLATSHARD_INLINE FLATSHARD_HOST_DEVICE Coefficients<Real> coefficients(std::int64_t) const {
+    return {static_cast<Real>(rate)};
+  }
+  template <class Real>
+  FLATSHARD_INLINE FLATSHARD_HOST_DEVICE static void update(const Coefficients<Real>& with,
+                                                            Real& parameter, Real gradient, Real*) {
+    parameter = exact::fma(-with.rate, gradient, parameter);
+  }
+};
+
+/// Moves zeros: refused.
+struct Drift : Descent {
+  template <class Real>
+  FLATSHARD_INLINE FLATSHARD_HOST_DEVICE static void update(const Coefficients<Real>& with,
+                                                            Real& parameter, Real gradient, Real*) {
+    parameter = exact::add(parameter, exact::add(gradient, with.rate));
+  }
+};
+
+template <class Functor>
+Functor functor_of(const Optimizer& optimizer) {
+  return detail::functor_from<Functor>(optimizer.functor());
+}
+
+template <class Make>
+std::string message_of(const Make& make) {
+  try {
+    make();
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "no UsageError";
+}
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST_CASE("an optimizer knows its states, its name and its hyper-parameters") {
+  const AdamW adamw{.lr = 0.25};
+  const Optimizer optimizer = adamw;
+  CHECK(optimizer.name() == "adamw");
+  CHECK(optimizer.states() == 2);
+  CHECK(optimizer.state_names()[1] == "exp_avg_sq");
+  CHECK(functor_of<AdamW>(optimizer) == adamw);
+  CHECK(Optimizer(Lion{}).state_names()[0] == "exp_avg");
+  CHECK(Optimizer(SGD{}).states() == 1);
+  CHECK(Optimizer(Descent{}).states() == 0);
+  CHECK(Optimizer(Descent{}).name() == "custom");
+}
+
+TEST_CASE("parameter groups scale the learning rate and drop the weight decay") {
+  const Optimizer optimizer = AdamW{.lr = 0.5, .weight_decay = 0.25};
+  CHECK(functor_of<AdamW>(optimizer.adjusted({})) == AdamW{.lr = 0.5, .weight_decay = 0.25});
+  CHECK(functor_of<AdamW>(optimizer.adjusted({.lr_factor = 0.5})) ==
+        AdamW{.lr = 0.25, .weight_decay = 0.25});
+  CHECK(functor_of<AdamW>(optimizer.adjusted({.weight_decay = false})) ==
+        AdamW{.lr = 0.5, .weight_decay = 0});
+  CHECK(has(message_of([&] { optimizer.adjusted({.lr_factor = -1}); }), "lr is -0.5"));
+}
+
+TEST_CASE("a functor without lr cannot have it scaled, one without weight_decay has none to drop") {
+  const Optimizer optimizer = Descent{};
+  CHECK(functor_of<Descent>(optimizer.adjusted({.weight_decay = false})).rate == 0.5);
+  CHECK(has(message_of([&] { optimizer.adjusted({.lr_factor = 2}); }), "no member lr"));
+}
+
+TEST_CASE("only the same functor type can take an optimizer's place") {
+  CHECK(Optimizer(AdamW{}).has_type_of(Optimizer(AdamW{.lr = 9})));
+  CHECK(!Optimizer(AdamW{}).has_type_of(Optimizer(Lion{})));
+  CHECK(!Optimizer(Descent{}).has_type_of(Optimizer(SGD{})));
+}
+
+template <class... Types>
+std::vector<StepRow> rows_of(StepRowList<Types...>) {
+  return {Types::row()...};
+}
+
+TEST_CASE("every row is built for every optimizer, other rows are refused by name") {
+  for (const Optimizer& optimizer :
+       {Optimizer(AdamW{}), Optimizer(SGD{}), Optimizer(Lion{}), Optimizer(Descent{})}) {
+    for (const StepRow& row : rows_of(StepRows{})) CHECK(bool(optimizer.host_step(row) != nullptr));
+    StepRow row = plain;
+    row.state = DType::Float8E5M2;
+    const std::string message = message_of([&] { optimizer.host_step(row); });
+    CHECK(has(message, optimizer.name().data()));
+    CHECK(has(message, "state float8_e5m2"));
+  }
+}
+
+TEST_CASE("a user's functor runs as any other") {
+  const Optimizer optimizer = Descent{};
+  float parameters[] = {1, 2, 3};
+  const float gradients[] = {2, 4, -6};
+  const StepScalars scalars{0.5, 1};
+  const std::int64_t time = 1;
+  StepArguments arguments{};
+  arguments.master = parameters;
+  arguments.gradient = gradients;
+  arguments.count = 3;
+  arguments.scalars = &scalars;
+  arguments.time = &time;
+  arguments.row = plain;
+  arguments.functor = optimizer.functor();
+  optimizer.host_step(plain)(arguments);
+  CHECK(parameters[0] == 0.5F);
+  CHECK(parameters[1] == 1);
+  CHECK(parameters[2] == 4.5F);
+}
+
+TEST_CASE("hyper-parameters out of range are refused by name and value") {
+  const auto refuses = [](const auto& functor, const std::string& part) {
+    return has(message_of([&] { Optimizer{functor}; }), part);
+  };
+  CHECK(refuses(AdamW{.lr = -1}, "lr is -1"));
+  CHECK(refuses(AdamW{.lr = NAN}, "lr is nan"));
+  CHECK(refuses(AdamW{.beta1 = 1}, "beta1 is 1"));
+  CHECK(refuses(AdamW{.beta2 = -0.1}, "beta2 is -0.1"));
+  CHECK(refuses(AdamW{.eps = 0}, "eps is 0"));
+  CHECK(refuses(AdamW{.eps = 1e-60}, "eps is 1e-60"));
+  CHECK(refuses(AdamW{.weight_decay = INFINITY}, "weight_decay is inf"));
+  CHECK(refuses(SGD{.momentum = -0.5}, "momentum is -0.5"));
+  CHECK(refuses(SGD{.momentum = 0.5, .dampening = 1.5}, "dampening is 1.5"));
+  CHECK(refuses(SGD{.nesterov = true}, "nesterov"));
+  CHECK(refuses(SGD{.momentum = 0.5, .dampening = 0.5, .nesterov = true}, "nesterov"));
+  CHECK(refuses(Lion{.beta2 = 1}, "beta2 is 1"));
+  CHECK(refuses(Lion{.lr = -1e-9}, "lr is -1e-09"));
+  CHECK(refuses(SGD{.momentum = 0.5, .nesterov = true}, "no UsageError"));
+}
+
+TEST_CASE("a functor that moves zeros is refused: padding must stay zero") {
+  CHECK(has(message_of([] { Optimizer{Drift{}}; }), "padding"));
+}
+
+}  // namespace
+}  // namespace flatshard
