@@ -94,7 +94,7 @@ void step_by_definition(const Functor& functor, Elements canonical, Range<Types>
 template <class Types, class Functor>
 void check_definition(const Functor& functor) {
   for (const Elements canonical : {Elements{0}, (Elements{1} << 32) - 60, Elements{1} << 40}) {
-    for (const std::size_t count : {0, 1, 7, 131}) {
+    for (const std::size_t count : {0U, 1U, 7U, 131U}) {
       Range<Types> range(count, count);
       Range<Types> expected(count, count);
       range.run(functor, canonical, 0, count);
