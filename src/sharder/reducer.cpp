@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <flatshard/core/error.hpp>
 
+#include <bit>
+
 #include "plan_build.hpp"
 
 namespace flatshard::detail {
@@ -184,21 +186,23 @@ void Reducer::reduce_replicas(const Flat& flat, const FlatMemory& memory) {
                           runtime_.reduce);
 }
 
-/// The binary counter of tree accumulation: the sum that just landed in the accumulated gradient
-/// takes up every partial sum whose bit of `index` is set from the lowest on (all of them at the
-/// last micro-step), then waits in the first free place.
+/// The binary counter of tree accumulation. One partial sum waits for each bit of `index`, the
+/// largest at the bottom of a stack. The sum that just landed in the accumulated gradient takes up
+/// one from the top for each of the lowest bits that are ones (all of them at the last micro-step),
+/// then waits on top.
 void Reducer::add_partials(const Flat& flat, const FlatMemory& memory, Elements count, int index,
                            bool last) {
   if (runtime_.plan.accumulation != Accumulation::Tree) return;
   std::byte* sum =
       runtime_.plan.moment == ReduceMoment::Boundary ? memory.gradient : memory.gradient_slice;
-  std::size_t level = 0;
-  for (; last ? (index >> level) > 0 : ((index >> level) & 1) != 0; ++level)
-    if (((index >> level) & 1) != 0)
-      runtime_.kernels.add(memory.partials[level], flat.accumulate, sum, flat.accumulate, count,
-                           runtime_.reduce);
+  const auto bits = static_cast<unsigned>(index);
+  auto waiting = static_cast<std::size_t>(std::popcount(bits));
+  const std::size_t kept = last ? 0 : waiting - static_cast<std::size_t>(std::countr_one(bits));
+  while (waiting > kept)
+    runtime_.kernels.add(memory.partials[--waiting], flat.accumulate, sum, flat.accumulate, count,
+                         runtime_.reduce);
   if (!last)
-    runtime_.kernels.cast(sum, flat.accumulate, memory.partials[level], flat.accumulate, count,
+    runtime_.kernels.cast(sum, flat.accumulate, memory.partials[waiting], flat.accumulate, count,
                           runtime_.reduce);
 }
 

@@ -176,9 +176,9 @@ class Reference {
 
   void add_leaves(int step, int batch, int batches,
                   std::vector<std::vector<double>>& leaves) const {
-    const std::vector<Module> calls = test_.calls();
+    const std::vector<Module>& calls = test_.calls;
     for (std::size_t call = calls.size(); call-- > 0;) {
-      const std::vector<Parameter> used = test_.parameters_of(calls[call]);
+      const std::vector<Parameter>& used = test_.parameters_of(calls[call]);
       double activation = 0;
       for (const Parameter parameter : used)
         for (const double master : masters[static_cast<std::size_t>(parameter.index)])
@@ -316,6 +316,8 @@ TEST_CASE("tree accumulation equals the tree over all micro-batches, bit for bit
   for (const PrecisionName precision : {PrecisionName::Fp64, PrecisionName::Fp32,
                                         PrecisionName::Bf16Mixed, PrecisionName::Bf16Stochastic})
     for (const int world : {1, 2, 4}) check_exact(precision, world, 8 / world);
+  for (const int micro_steps : {2, 3, 4, 5, 6, 7, 9})
+    check_exact(PrecisionName::Fp32, 1, micro_steps);
 }
 
 TEST_CASE("trained parameters are near a textbook's training in double") {

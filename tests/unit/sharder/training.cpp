@@ -23,17 +23,16 @@ TestModel::TestModel()
   buffer = blocks[0].add_buffer("mask", {3}, DType::Int64);
   head = model.module("head");
   head.tie("weight", table);
-}
-
-std::vector<Module> TestModel::calls() const {
-  return {embedding, blocks[0], blocks[1], blocks[1], blocks[2], head};
-}
-
-std::vector<Parameter> TestModel::parameters_of(const Module& module) const {
-  if (module.index() == embedding.index() || module.index() == head.index()) return {table};
-  if (module.index() == blocks[0].index()) return {weights[0], biases[0], scalar};
-  if (module.index() == blocks[1].index()) return {weights[1], biases[1], empty};
-  return {weights[2], biases[2], frozen, norm};
+  calls = {embedding, blocks[0], blocks[1], blocks[1], blocks[2], head};
+  used.resize(model.modules().size());
+  const auto use = [this](const Module& module, std::vector<Parameter> parameters) {
+    used[static_cast<std::size_t>(module.index())] = std::move(parameters);
+  };
+  use(embedding, {table});
+  use(blocks[0], {weights[0], biases[0], scalar});
+  use(blocks[1], {weights[1], biases[1], empty});
+  use(blocks[2], {weights[2], biases[2], frozen, norm});
+  use(head, {table});
 }
 
 double noise(std::int64_t step, Elements micro_batch, int parameter, Elements element, int call) {
@@ -108,7 +107,7 @@ void run_backward(Trainer& trainer, const TestModel& test, const Module& module,
 void run_micro_step(Trainer& trainer, const TestModel& test, std::int64_t step,
                     Elements micro_batch) {
   std::array<double, 8> activations{};
-  const std::vector<Module> calls = test.calls();
+  const std::vector<Module>& calls = test.calls;
   for (std::size_t call = 0; call < calls.size(); ++call)
     run_forward(trainer, test, calls[call],
                 {step, micro_batch, &activations, static_cast<int>(call)});
@@ -200,6 +199,7 @@ void train_rank(const Training& training, Communicator& given, Trained& trained)
   if (hooks.before_training) hooks.before_training(*trainer, communicator);
   std::optional<PendingReport> pending;
   std::vector<StepReport> reports;
+  reports.reserve(static_cast<std::size_t>(training.steps));
   for (int step = 0; step < training.steps; ++step) {
     if (hooks.before_step) hooks.before_step(*trainer, communicator, step);
     const int count = hooks.micro_steps ? hooks.micro_steps(step) : training.micro_steps;

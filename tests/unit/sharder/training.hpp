@@ -26,9 +26,12 @@ struct TestModel {
   RegisteredBuffer buffer;
 
   /// Calls of one micro-step's forward; backward is the reverse.
-  std::vector<Module> calls() const;
+  std::vector<Module> calls;
   /// What a call of `module` reads and writes.
-  std::vector<Parameter> parameters_of(const Module& module) const;
+  const std::vector<Parameter>& parameters_of(const Module& module) const {
+    return used[static_cast<std::size_t>(module.index())];
+  }
+  std::vector<std::vector<Parameter>> used;  // by module
 };
 
 /// What a gradient element gets from one use in one micro-batch: `noise` + weight / 8 +
