@@ -1,10 +1,7 @@
 #include "thread_group.hpp"
 
-#include <flatshard/core/host_stream.hpp>
-
 #include <fmt/format.h>
 #include <algorithm>
-#include <tuple>
 #include <utility>
 
 #include "thread_operations.hpp"
@@ -58,15 +55,11 @@ std::shared_ptr<ThreadGroup> ThreadGroup::split(Rank rank, int color, int key) {
   const Place place = enter(rank, issue(rank));
   arrive(place, {.call = {Operation::Split}, .color = color, .key = key});
   auto& results = place.slot.split_results;
-  const std::vector<Rank> positions = members_of_color(place.slot, color);
-  const Rank leader = positions.front();
+  Rank leader = rank;
   try {
-    if (rank == leader) {
-      std::vector<Rank> members;
-      for (Rank position : positions) members.push_back(world_rank(position));
-      results[static_cast<std::size_t>(leader)] =
-          std::make_shared<ThreadGroup>(session_, std::move(members));
-    }
+    const std::vector<Rank> positions = members_of_color(place.slot, color);
+    leader = positions.front();
+    if (rank == leader) results[static_cast<std::size_t>(leader)] = part_of(positions);
   } catch (...) {
     session_->fail(world_rank(rank), std::current_exception());
   }
@@ -107,7 +100,7 @@ void ThreadGroup::arrive(const Place& place, const Contribution& mine) {
 }
 
 // By the last to come, while the others wait: their labels are still alive.
-void ThreadGroup::settle(Slot& slot, std::uint64_t index) {
+void ThreadGroup::settle(Slot& slot, std::uint64_t index) noexcept {
   const Contribution& first = slot.contributions.front();
   std::uint32_t verdict = Slot::ready;
   for (Rank rank = 1; rank < size() && verdict == Slot::ready; ++rank) {
@@ -186,6 +179,12 @@ std::optional<Rank> ThreadGroup::departed(std::uint64_t index) const {
     if (left && issued_[i].load() <= index) return rank;
   }
   return std::nullopt;
+}
+
+std::shared_ptr<ThreadGroup> ThreadGroup::part_of(const std::vector<Rank>& positions) const {
+  std::vector<Rank> members;
+  for (Rank position : positions) members.push_back(world_rank(position));
+  return std::make_shared<ThreadGroup>(session_, std::move(members));
 }
 
 std::vector<Rank> ThreadGroup::members_of_color(const Slot& slot, int color) const {

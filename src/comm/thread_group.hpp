@@ -85,12 +85,13 @@ class ThreadGroup {
 
   Place enter(Rank rank, std::uint64_t index);
   void arrive(const Place& place, const Contribution& mine);
-  void settle(Slot& slot, std::uint64_t index);
+  void settle(Slot& slot, std::uint64_t index) noexcept;
   void wait_for_all(const Place& place);
   void blame_missing(const Place& place);
   void break_off(Slot& slot);
   void finish(const Place& place, bool until_all);
   std::optional<Rank> departed(std::uint64_t index) const;
+  std::shared_ptr<ThreadGroup> part_of(const std::vector<Rank>& positions) const;
   std::vector<Rank> members_of_color(const Slot& slot, int color) const;
   Rank world_rank(Rank rank) const { return members_[static_cast<std::size_t>(rank)]; }
 

@@ -121,9 +121,7 @@ int checked_size(int size) {
 }  // namespace
 
 ThreadWorld::ThreadWorld(int size, ThreadWorldOptions options)
-    : size_(checked_size(size)),
-      kernels_(make_host_kernels({})),
-      options_(options) {}
+    : size_(checked_size(size)), kernels_(make_host_kernels({})), options_(options) {}
 
 ThreadWorld::ThreadWorld(int size, const KernelTable& kernels, ThreadWorldOptions options)
     : size_(checked_size(size)),

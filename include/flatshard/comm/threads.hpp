@@ -24,6 +24,7 @@ struct ThreadWorldOptions {
 /// Collectives copy, and form the reduction tree, by reading the peers' buffers; whoever waits
 /// sleeps after a short spin. They allocate nothing. Up to 2048 bytes are copied on arrival, so
 /// that a rank goes on as soon as all have come; larger ones end when every rank has read.
+/// A communicator of n ranks holds 16 * n * 2048 bytes for that, beside the Plan.
 ///
 /// Failures are of the whole world, whichever communicator they began in: an exception that leaves
 /// one rank's function, an abort, a mismatch, a task that a failed stream skips, or a rank whose

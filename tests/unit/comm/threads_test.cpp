@@ -37,8 +37,10 @@ TEST_CASE("threads: all_gather and broadcast of every dtype") {
 }
 
 TEST_CASE("threads: reductions are the tree, rounded once") {
-  on_both_forms(one_to_nine,
-                [](Worlds& worlds) { reductions_of_all_dtypes(worlds, usual_counts); });
+  ThreadWorlds with_inline_streams(StreamForm::Inline, one_to_nine);
+  reductions_of_all_dtypes(with_inline_streams, usual_counts);
+  ThreadWorlds with_threaded_streams(StreamForm::Threaded, {2, 3, 9});
+  reductions_of_all_dtypes(with_threaded_streams, usual_counts);
 }
 
 TEST_CASE("threads: large counts") {
