@@ -89,9 +89,14 @@ void Engine::enter(Phase phase, int module) {
   parts.prepare();
   if (parts.micro_step < 0) parts.open_micro_step(true);
   parts.order.record({phase, module});
-  for (int unit : parts.touched(module)) parts.keep_alive(phase, unit);
-  if (phase == Phase::Backward)
-    for (int unit : parts.touched(module)) parts.open_gradients(module, unit);
+  try {
+    for (int unit : parts.touched(module)) parts.keep_alive(phase, unit);
+    if (phase == Phase::Backward)
+      for (int unit : parts.touched(module)) parts.open_gradients(module, unit);
+  } catch (...) {
+    for (int unit : parts.touched(module)) parts.end_life(phase, unit);
+    throw;
+  }
   if (phase == Phase::Forward) parts.prefetch_next(parts.options.prefetch_forward);
   if (phase == Phase::Backward && parts.options.prefetch_backward == BackwardPrefetch::Pre)
     parts.prefetch_next(1);
@@ -115,7 +120,14 @@ void Engine::leave(Phase phase, int module, bool completed) {
 
 void Engine::hold(int module) {
   parts_->prepare();
-  for (int unit : parts_->touched(module)) parts_->gatherer.hold(unit);
+  const std::vector<int>& units = parts_->touched(module);
+  std::size_t held = 0;
+  try {
+    for (; held < units.size(); ++held) parts_->gatherer.hold(units[held]);
+  } catch (...) {
+    while (held-- > 0) parts_->gatherer.release(units[held]);
+    throw;
+  }
 }
 
 void Engine::release(int module) noexcept {
@@ -167,6 +179,7 @@ std::int64_t Engine::step(const StepOptions& options) {
       "step_in_backward divides by world size * micro-steps: a gradient_divisor given "
       "to step() comes too late");
   parts.close_micro_step();
+  parts.gatherer.expect_released();
   if (parts.stepper.steps() >= 2) parts.stepper.wait(parts.stepper.steps() - 1);
   detail::Divisor divisor = parts.default_divisor();
   if (options.gradient_divisor != 0) divisor.value = options.gradient_divisor;

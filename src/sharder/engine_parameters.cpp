@@ -41,6 +41,7 @@ std::vector<Piece> pieces_of(const detail::Runtime& runtime, int parameter) {
 }  // namespace
 
 void Engine::Parts::refresh() {
+  gatherer.expect_released();
   stale = false;
   for (int unit = 0; unit < static_cast<int>(runtime.plan.units.size()); ++unit) {
     for (int index : runtime.unit(unit).flats) {

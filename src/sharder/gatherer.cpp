@@ -138,11 +138,15 @@ void Gatherer::drop(int unit) {
   dropped.slot = -1;
 }
 
-void Gatherer::invalidate() {
-  for (int unit = 0; unit < static_cast<int>(states_.size()); ++unit) {
+void Gatherer::expect_released() const {
+  for (int unit = 0; unit < static_cast<int>(states_.size()); ++unit)
     FLATSHARD_EXPECTS(
         state(unit).holds == 0,
         fmt::format("parameters cannot change while unit '{}' is held", runtime_.unit(unit).name));
+}
+
+void Gatherer::invalidate() {
+  for (int unit = 0; unit < static_cast<int>(states_.size()); ++unit) {
     if (state(unit).present) drop(unit);
     state(unit).secondary = false;
   }

@@ -19,7 +19,9 @@ class Gatherer {
   int outstanding() const { return outstanding_; }
   bool is_absent(int unit) const;
 
-  /// Parameters change: nothing gathered stays valid. The gather stream waits for `changed`.
+  /// Throws UsageError when a unit is held: parameters are about to change.
+  void expect_released() const;
+  /// Parameters have changed: nothing gathered stays valid.
   void invalidate();
   /// Sends the unit's updated slices of always-whole flats to every rank of the shard group, after
   /// what the reduce stream has been given so far.

@@ -7,12 +7,16 @@
 
 namespace sharder_test {
 
-TestModel::TestModel()
-    : embedding(model.module("embedding")),
+TestModel::TestModel(const ModelChoice& chosen)
+    : choice(chosen),
+      embedding(model.module("embedding")),
       head(embedding),
       table(embedding.add("weight", {37, 5})) {
   for (int block = 0; block < 3; ++block) {
-    blocks.push_back(model.module("h." + std::to_string(block), {.uses = block == 1 ? 2 : 1}));
+    const ModuleOptions options{.uses = block == 1 ? 2 : 1,
+                                .backward_overwrites = block != 1 && choice.backward_overwrites,
+                                .skip_when_unused = block == 2 && choice.skip_when_unused};
+    blocks.push_back(model.module("h." + std::to_string(block), options));
     weights.push_back(blocks.back().add("weight", {11 + block, 7}));
     biases.push_back(blocks.back().add("bias", {3}, {.group = 1}));
   }
@@ -56,27 +60,32 @@ double activation_of(double earlier, const Values& weights) {
   return sum;
 }
 
-namespace {
-
-/// Activations of one rank, one per call of a micro-step, and one micro-step's names.
-struct Batch {
-  std::int64_t step;
-  Elements micro_batch;
-  std::array<double, 8>* activations;
-  int call;
-};
-
 void add_gradient(const Batch& batch, const Values& weights, const Values& gradients, int parameter,
-                  const float* scale) {
+                  const float* scale, bool overwrite) {
+  const double loss_scale = scale == nullptr ? 1 : static_cast<double>(*scale);
   const double activation = (*batch.activations)[static_cast<std::size_t>(batch.call)];
   for (Elements i = 0; i < weights.count; ++i) {
     const double next = contribution(noise(batch.step, batch.micro_batch, parameter, i, batch.call),
                                      weights.get(i), activation);
-    gradients.set(i, gradients.get(i) + next * static_cast<double>(*scale));
+    const double before = overwrite ? 0 : gradients.get(i);
+    gradients.set(i, before + next * loss_scale);
   }
 }
 
-void run_forward(Trainer& trainer, const TestModel& test, const Module& module, Batch batch) {
+void add_gradient(const Batch& batch, const Views& views, Parameter parameter) {
+  add_gradient(batch, views.weights(parameter), views.gradients(parameter), parameter.index);
+}
+
+namespace {
+
+const Module& module_of(const TestModel& test, const Batch& batch) {
+  return test.calls[static_cast<std::size_t>(batch.call)];
+}
+
+}  // namespace
+
+void run_forward(Trainer& trainer, const TestModel& test, Batch batch) {
+  const Module& module = module_of(test, batch);
   HostStream& stream = host_stream(trainer.engine().compute_stream());
   trainer.forward(module, [&](const Views& views) {
     double* activation = &(*batch.activations)[static_cast<std::size_t>(batch.call)];
@@ -88,33 +97,38 @@ void run_forward(Trainer& trainer, const TestModel& test, const Module& module, 
   });
 }
 
-void run_backward(Trainer& trainer, const TestModel& test, const Module& module, Batch batch) {
+void run_backward(Trainer& trainer, const TestModel& test, Batch batch) {
+  const Module& module = module_of(test, batch);
+  const ModuleOptions& options =
+      test.model.modules()[static_cast<std::size_t>(module.index())].options;
   HostStream& stream = host_stream(trainer.engine().compute_stream());
   trainer.backward(module, [&](const Views& views) {
     for (const Parameter parameter : test.parameters_of(module)) {
       if (parameter == test.frozen) continue;
       stream.enqueue([batch, weights = views.weights(parameter),
                       gradients = views.gradients(parameter), index = parameter.index,
-                      scale = trainer.loss_scale()] {
-        add_gradient(batch, weights, gradients, index, scale);
+                      scale = trainer.loss_scale(), overwrite = options.backward_overwrites] {
+        add_gradient(batch, weights, gradients, index, scale, overwrite);
       });
     }
   });
 }
 
-}  // namespace
+void run_calls(Trainer& trainer, const TestModel& test, std::int64_t step, Elements micro_batch,
+               std::span<const int> forward, std::span<const int> backward) {
+  std::array<double, 8> activations{};
+  for (const int call : forward)
+    run_forward(trainer, test, {step, micro_batch, &activations, call});
+  for (const int call : backward)
+    run_backward(trainer, test, {step, micro_batch, &activations, call});
+  trainer.engine().compute_stream().synchronize();  // activations are about to go
+}
 
 void run_micro_step(Trainer& trainer, const TestModel& test, std::int64_t step,
                     Elements micro_batch) {
-  std::array<double, 8> activations{};
-  const std::vector<Module>& calls = test.calls;
-  for (std::size_t call = 0; call < calls.size(); ++call)
-    run_forward(trainer, test, calls[call],
-                {step, micro_batch, &activations, static_cast<int>(call)});
-  for (std::size_t call = calls.size(); call-- > 0;)
-    run_backward(trainer, test, calls[call],
-                 {step, micro_batch, &activations, static_cast<int>(call)});
-  trainer.engine().compute_stream().synchronize();  // activations are about to go
+  constexpr std::array forward{0, 1, 2, 3, 4, 5};
+  constexpr std::array backward{5, 4, 3, 2, 1, 0};
+  run_calls(trainer, test, step, micro_batch, forward, backward);
 }
 
 namespace {
@@ -184,7 +198,7 @@ void train_rank(const Training& training, Communicator& given, Trained& trained)
   const Hooks& hooks = training.hooks;
   const std::unique_ptr<Communicator> decorated = hooks.decorate ? hooks.decorate(given) : nullptr;
   Communicator& communicator = decorated ? *decorated : given;
-  const TestModel test;
+  const TestModel test(training.model);
   HostDevice device(training.host);
   std::unique_ptr<HostStream> compute;
   if (training.threaded_compute) compute = make_host_stream(StreamForm::Threaded);
@@ -205,7 +219,11 @@ void train_rank(const Training& training, Communicator& given, Trained& trained)
     const int count = hooks.micro_steps ? hooks.micro_steps(step) : training.micro_steps;
     for (int micro_step = 0; micro_step < count; ++micro_step) {
       trainer->micro_step(micro_step + 1 == count);
-      run_micro_step(*trainer, test, step, trainer->micro_batch(micro_step, count));
+      const Elements micro_batch = trainer->micro_batch(micro_step, count);
+      if (hooks.micro_step)
+        hooks.micro_step(*trainer, test, step, micro_batch);
+      else
+        run_micro_step(*trainer, test, step, micro_batch);
     }
     const PendingReport next =
         trainer->step(hooks.step_options ? hooks.step_options(step) : StepOptions{});

@@ -4,7 +4,9 @@
 #include <flatshard/comm/threads.hpp>
 #include <flatshard/ops/host_device.hpp>
 
+#include <array>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,8 +16,14 @@ namespace sharder_test {
 
 /// A storage tied over the first and the last module, a module used twice, a frozen parameter, a
 /// 0-dim one, one without elements, one of another dtype, two hyper-parameter groups.
+struct ModelChoice {
+  bool skip_when_unused = false;     // the last block
+  bool backward_overwrites = false;  // the first and the last block
+};
 struct TestModel {
-  TestModel();
+  explicit TestModel(const ModelChoice& choice = {});
+
+  ModelChoice choice;
 
   Model model;
   Module embedding, head;
@@ -41,12 +49,36 @@ double contribution(double noise, double weight, double activation);
 /// What forward keeps of a module's weights.
 double activation_of(double earlier, const Values& weights);
 
+/// One call of a micro-step: its position in TestModel::calls, and what forward leaves to backward.
+struct Batch {
+  std::int64_t step = 0;
+  Elements micro_batch = 0;
+  std::array<double, 8>* activations = nullptr;  // of one rank and micro-step, by call
+  int call = 0;
+};
+/// What backward does with one parameter, at once: for inline compute streams. One that promised to
+/// overwrite does not read what was there.
+void add_gradient(const Batch& batch, const Values& weights, const Values& gradients, int parameter,
+                  const float* scale = nullptr, bool overwrite = false);
+void add_gradient(const Batch& batch, const Views& views, Parameter parameter);
+void run_forward(Trainer& trainer, const TestModel& test, Batch batch);
+void run_backward(Trainer& trainer, const TestModel& test, Batch batch);
+/// Forward and backward through these calls, in these orders.
+void run_calls(Trainer& trainer, const TestModel& test, std::int64_t step, Elements micro_batch,
+               std::span<const int> forward, std::span<const int> backward);
+/// Forward through all calls and backward in reverse.
+void run_micro_step(Trainer& trainer, const TestModel& test, std::int64_t step,
+                    Elements micro_batch);
+
 /// What happens in a training, for tests that step in.
 struct Hooks {
   std::function<void(Trainer&, Communicator&)> before_training, after_training;
   std::function<void(Trainer&, Communicator&, int step)> before_step, after_step;
   std::function<StepOptions(int step)> step_options;
   std::function<int(int step)> micro_steps;  // of this step; none: Training::micro_steps
+  /// In place of run_micro_step.
+  std::function<void(Trainer&, const TestModel&, std::int64_t step, Elements micro_batch)>
+      micro_step;
   /// Wraps each rank's communicator.
   std::function<std::unique_ptr<Communicator>(Communicator&)> decorate;
 };
@@ -57,6 +89,7 @@ struct Training {
   int world = 1;
   int micro_steps = 1;
   int steps = 3;
+  ModelChoice model = {};
   Options options = {};  // max_micro_steps, groups and device are set by train()
   Optimizer optimizer = AdamW{.lr = 1e-2};
   HostOptions host = {};
@@ -79,9 +112,6 @@ struct Trained {
 };
 
 Trained train(const Training& training);
-/// Runs one micro-step's forward and backward.
-void run_micro_step(Trainer& trainer, const TestModel& test, std::int64_t step,
-                    Elements micro_batch);
 /// Masters and states of all ranks together; every rank calls it with the same `into`.
 void collect(Trainer& trainer, const TestModel& test, Communicator& communicator, Trained& into);
 
