@@ -13,12 +13,16 @@ bool follows_the_tree(const Plan& plan) {
   return plan.shard_group == plan.world || is_power_of_two(plan.shard_group);
 }
 
-/// No rounding between one contribution and the whole sum but that of the sum itself.
+template <class Holds>
+bool all_trainable(const Plan& plan, Holds&& holds) {
+  return std::all_of(plan.flats.begin(), plan.flats.end(),
+                     [&](const Flat& flat) { return !flat.requires_grad || holds(flat); });
+}
+
+/// What is accumulated keeps every bit of a sum over ranks.
 bool accumulates_wide(const Plan& plan) {
-  return std::all_of(plan.flats.begin(), plan.flats.end(), [](const Flat& flat) {
-    const DType wide = wide_of(flat.compute);
-    return !flat.requires_grad || (flat.reduce == wide && flat.accumulate == wide);
-  });
+  return all_trainable(plan,
+                       [](const Flat& flat) { return flat.accumulate == wide_of(flat.compute); });
 }
 
 /// Gradients of all micro-batches are summed by one tree, whoever computes them.
@@ -27,10 +31,15 @@ bool sums_by_one_tree(const Plan& plan) {
   return tree && accumulates_wide(plan) && is_power_of_two(plan.world) && follows_the_tree(plan);
 }
 
-/// Groups sum each micro-step before replicas meet: another group size, another order.
+/// A group's sum is rounded, or others are added to it, before replicas meet.
 bool depends_on_group_size(const Plan& plan) {
-  return plan.moment == ReduceMoment::ReplicaBoundary && plan.max_micro_steps > 1 &&
-         !sums_by_one_tree(plan);
+  const bool straight = plan.max_micro_steps == 1 && accumulates_wide(plan);
+  return plan.moment == ReduceMoment::ReplicaBoundary && !straight && !sums_by_one_tree(plan);
+}
+
+/// Nothing is rounded after each micro-step that other moments round once.
+bool reduces_wide(const Plan& plan) {
+  return all_trainable(plan, [](const Flat& flat) { return flat.reduce == wide_of(flat.compute); });
 }
 
 std::string across_strategies(const Plan& plan) {
@@ -57,7 +66,7 @@ void plan_promises(Plan& plan) {
     return;
   }
   plan.promises.push_back(across_strategies(plan));
-  if (sums_by_one_tree(plan))
+  if (sums_by_one_tree(plan) && reduces_wide(plan))
     plan.promises.push_back(
         "same bits for every reduce moment and every split of the global batch into W * K "
         "micro-batches, W and K powers of two");

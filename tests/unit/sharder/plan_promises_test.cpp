@@ -87,16 +87,32 @@ TEST_CASE("a trainable parameter with a dtype of its own counts, a frozen one do
   }
 }
 
-TEST_CASE("reducing over replicas at the boundary ties the bits to the group size") {
-  const auto hybrid = [](int micro_steps, Accumulation accumulation) {
-    return planned<strategy::HybridShard>(8, {.max_micro_steps = micro_steps,
-                                              .accumulation = accumulation,
-                                              .reduce_moment = ReduceMoment::ReplicaBoundary,
-                                              .shard_group = 4});
-  };
-  CHECK(says(hybrid(4, Accumulation::Running).promises[0], {"world size 8, shard group 4"}));
-  CHECK_FALSE(says(hybrid(4, tree).promises[0], {"shard group"}));
-  CHECK_FALSE(says(hybrid(1, Accumulation::Running).promises[0], {"shard group"}));
+namespace {
+
+/// What a hybrid that reduces over replicas at the boundary promises first.
+template <class Precision = precision::Full<float>>
+std::string replica_boundary(int world, int micro_steps, Accumulation accumulation) {
+  return planned<strategy::HybridShard, Precision>(world,
+                                                   {.max_micro_steps = micro_steps,
+                                                    .accumulation = accumulation,
+                                                    .reduce_moment = ReduceMoment::ReplicaBoundary,
+                                                    .shard_group = 2})
+      .promises[0];
+}
+
+}  // namespace
+
+TEST_CASE("micro-steps summed inside the group tie the bits to its size, unless by one tree") {
+  CHECK(says(replica_boundary(8, 4, Accumulation::Running), {"world size 8, shard group 2"}));
+  CHECK_FALSE(says(replica_boundary(8, 4, tree), {"shard group"}));
+  CHECK_FALSE(says(replica_boundary<precision::DeepSpeedBf16>(8, 4, tree), {"shard group"}));
+  CHECK(says(replica_boundary(6, 4, tree), {"shard group 2"}));
+}
+
+TEST_CASE("one micro-step ties the bits to the group only where its sum is rounded") {
+  CHECK_FALSE(says(replica_boundary(6, 1, tree), {"shard group"}));
+  CHECK_FALSE(says(replica_boundary<precision::DeepSpeedBf16>(6, 1, tree), {"shard group"}));
+  CHECK(says(replica_boundary<precision::Full<Bf16>>(8, 1, tree), {"shard group 2"}));
 }
 
 TEST_CASE("where the communicator sums in an order of its own, nothing more is promised") {

@@ -168,10 +168,13 @@ TEST_CASE("the norm's tree gives the bits of the perfect tree over the canonical
 TEST_CASE("fp64 gradients are measured twice: their squares may overflow") {
   const Model model = equal_modules(2, {3});
   const Options infinity{.norm = NormKind::Infinity};
-  CHECK(plan_for<strategy::FullShard, precision::Full<double>>(model, 2).norm_passes == 2);
-  CHECK(plan_for<strategy::FullShard, precision::Full<double>>(model, 2, infinity).norm_passes ==
-        1);
+  const Plan two = plan_for<strategy::FullShard, precision::Full<double>>(model, 2);
+  const Plan one = plan_for<strategy::FullShard, precision::Full<double>>(model, 2, infinity);
+  CHECK(two.norm_passes == 2);
+  CHECK(one.norm_passes == 1);
   CHECK(plan_for<strategy::FullShard>(model, 2).norm_passes == 1);
+  const Elements values = two.norm_leaves + 2 * two.norm.nodes_per_rank;
+  CHECK(two.bytes(Role::Control) - one.bytes(Role::Control) == values * 8);
 }
 
 TEST_CASE("a parameter with a dtype of its own widens every role; a frozen one has no other") {

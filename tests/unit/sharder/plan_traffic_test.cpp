@@ -116,6 +116,9 @@ TEST_CASE("bf16 travels as bf16, sums as fp32, results in the reduce dtype") {
   CHECK(traffic_of<HybridShard, precision::DeepSpeedBf16>(1) ==
         Table{gathers(2, bf16_over_2), scatters(1, bf16_over_2), reduces(1, 256 * (4 + 2)),
               norm_over_2});
+  CHECK(traffic_of<HybridShard, precision::Bf16Mixed>(2, replica_boundary) ==
+        Table{gathers(4, bf16_over_2), scatters(2, bf16_over_2), reduces(1, all_reduce_over_2),
+              norm_over_2});
   CHECK(traffic_of<NoShard, precision::Bf16Mixed>(2, micro) ==
         Table{reduces(2, 3 * 256 * (2 + 4))});
   CHECK(traffic_of<NoShard, precision::DeepSpeedBf16>(2) == Table{reduces(1, 3 * 256 * (4 + 2))});
