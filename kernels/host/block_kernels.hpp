@@ -14,6 +14,9 @@ inline constexpr Bytes cache_line = 64;  // bytes; what a non-temporal store sho
 
 /// destination[i] = converted(source[i]), rounded once. The two do not overlap.
 using Convert = void (*)(const void* source, void* destination, Elements count);
+/// The same past the cache: whole cache lines of the destination, which is aligned to one. Whoever
+/// calls fences before anybody else may read.
+using StreamLines = void (*)(const void* source, void* destination, Elements lines);
 /// The perfect binary tree over neighbours of (double)x * x; absent elements count as zero.
 /// Requires 0 <= count <= block_elements.
 using SquareSum = double (*)(const void* source, Elements count);
@@ -26,6 +29,9 @@ struct BlockKernels {
   Convert from_float[floating_dtypes];
   Convert to_double[floating_dtypes];
   Convert from_double[floating_dtypes];
+  StreamLines stream_to_float[floating_dtypes];
+  StreamLines stream_from_float[floating_dtypes];
+  StreamLines stream_copy;  // of any dtype
   SquareSum square_sum[floating_dtypes];
   AbsoluteMaximum absolute_maximum[floating_dtypes];
   /// accumulator[i] = accumulator[i] + addend[i]. The two do not overlap.
@@ -34,9 +40,9 @@ struct BlockKernels {
   /// sum[i] = first[i] + second[i]. sum overlaps neither.
   void (*add_float)(const float* first, const float* second, float* sum, Elements count);
   void (*add_double)(const double* first, const double* second, double* sum, Elements count);
-  /// Copies whole cache lines by non-temporal stores; destination is aligned to a line. The caller
-  /// fences (store_fence) before anybody else may read.
-  void (*stream_lines)(const void* source, void* destination, Elements lines);
+  /// sum[i] = (terms[0][i] + terms[1][i]) + (terms[2][i] + terms[3][i]). sum overlaps none.
+  void (*add_four_float)(const float* const* terms, float* sum, Elements count);
+  void (*add_four_double)(const double* const* terms, double* sum, Elements count);
 };
 
 namespace baseline {

@@ -21,19 +21,26 @@ Bytes bytes_to_line(const void* pointer) {
 }  // namespace
 
 Mover::Mover(const BlockKernels& kernels, DType from, DType to)
-    : kernels_(&kernels), source_bytes_(size_of(from)), destination_bytes_(size_of(to)) {
+    : kernels_(&kernels),
+      source_bytes_(size_of(from)),
+      destination_bytes_(size_of(to)),
+      stream_lines_(kernels.stream_copy) {
   const auto f = static_cast<std::size_t>(from);
   const auto t = static_cast<std::size_t>(to);
   if (from == to) return;
-  if (to == DType::Float64) {
-    first_ = kernels.to_double[f];
-  } else if (from == DType::Float64) {
-    first_ = kernels.from_double[t];
+  if (from == DType::Float64 || to == DType::Float64) {
+    first_ = to == DType::Float64 ? kernels.to_double[f] : kernels.from_double[t];
+    stream_lines_ = nullptr;
   } else if (from == DType::Float32) {
     first_ = kernels.from_float[t];
+    stream_lines_ = kernels.stream_from_float[t];
+  } else if (to == DType::Float32) {
+    first_ = kernels.to_float[f];
+    stream_lines_ = kernels.stream_to_float[f];
   } else {
     first_ = kernels.to_float[f];
-    second_ = to == DType::Float32 ? nullptr : kernels.from_float[t];
+    second_ = kernels.from_float[t];
+    stream_lines_ = nullptr;
   }
 }
 
@@ -61,22 +68,20 @@ void Mover::stream(const void* source, void* destination, Elements count) const 
   const Elements per_line = cache_line / destination_bytes_;
   const Elements body = (count - head) / per_line * per_line;
   move(from, to, head);
-  stream_blocks(from + head * source_bytes_, to + head * destination_bytes_, body);
+  stream_whole_lines(from + head * source_bytes_, to + head * destination_bytes_, body);
   move(from + (head + body) * source_bytes_, to + (head + body) * destination_bytes_,
        count - head - body);
 }
 
-void Mover::stream_blocks(const std::byte* source, std::byte* destination, Elements count) const {
-  if (first_ == nullptr) {
-    kernels_->stream_lines(source, destination, count * destination_bytes_ / cache_line);
-    return;
-  }
+void Mover::stream_whole_lines(const std::byte* source, std::byte* destination,
+                               Elements count) const {
+  const Elements per_line = cache_line / destination_bytes_;
+  if (stream_lines_ != nullptr) return stream_lines_(source, destination, count / per_line);
   alignas(cache_line) std::byte lines[block_elements * 8];
   for (Elements done = 0; done < count; done += block_elements) {
     const Elements part = std::min(block_elements, count - done);
     move(source + done * source_bytes_, lines, part);
-    kernels_->stream_lines(lines, destination + done * destination_bytes_,
-                           part * destination_bytes_ / cache_line);
+    kernels_->stream_copy(lines, destination + done * destination_bytes_, part / per_line);
   }
 }
 

@@ -28,11 +28,12 @@ class Mover {
   Bytes destination_bytes() const { return destination_bytes_; }  // of one element
 
  private:
-  void stream_blocks(const std::byte* source, std::byte* destination, Elements count) const;
+  void stream_whole_lines(const std::byte* source, std::byte* destination, Elements count) const;
 
   const BlockKernels* kernels_;
   Bytes source_bytes_;
   Bytes destination_bytes_;
+  StreamLines stream_lines_;  // nullptr: in blocks
   Convert first_ = nullptr;   // nullptr: copy
   Convert second_ = nullptr;  // nullptr: first_ does it all; else through float
 };

@@ -21,6 +21,10 @@ struct Sums<float> {
                   Elements count) {
     kernels.add_float(first, second, sum, count);
   }
+  static void add_four(const BlockKernels& kernels, const float* const* terms, float* sum,
+                       Elements count) {
+    kernels.add_four_float(terms, sum, count);
+  }
 };
 template <>
 struct Sums<double> {
@@ -32,6 +36,10 @@ struct Sums<double> {
   static void add(const BlockKernels& kernels, const double* first, const double* second,
                   double* sum, Elements count) {
     kernels.add_double(first, second, sum, count);
+  }
+  static void add_four(const BlockKernels& kernels, const double* const* terms, double* sum,
+                       Elements count) {
+    kernels.add_four_double(terms, sum, count);
   }
 };
 
@@ -52,15 +60,14 @@ class BlockTree {
 
   /// The sum of elements [begin, begin + count) of all sources; valid until the next call.
   const Compute* sum(std::span<const void* const> sources, Elements begin, Elements count) {
-    const std::size_t pairs = sources.size() / 2;
-    for (std::size_t pair = 0; pair < pairs; ++pair) {
-      const Compute* first = leaf(sources[2 * pair], begin, count, leaves_[0]);
-      const Compute* second = leaf(sources[2 * pair + 1], begin, count, leaves_[1]);
-      Sums<Compute>::add(kernels_, first, second, partials_[depth_++], count);
-      for (int i = merges_after(static_cast<std::int64_t>(pair) + 1); i > 0; --i) merge(count);
+    const std::size_t fours = sources.size() / 4;
+    for (std::size_t four = 0; four < fours; ++four) {
+      take<4>(&sources[4 * four], begin, count);
+      for (int i = merges_after(static_cast<std::int64_t>(four) + 1); i > 0; --i) merge(count);
     }
-    if (sources.size() % 2 != 0)
-      widen_.move(at(sources.back(), begin * widen_.source_bytes()), partials_[depth_++], count);
+    const void* const* rest = sources.data() + 4 * fours;
+    if (sources.size() % 4 >= 2) take<2>(rest, begin, count);
+    if (sources.size() % 2 != 0) take<1>(rest + sources.size() % 4 / 2 * 2, begin, count);
     while (depth_ > 1) merge(count);
     depth_ = 0;
     return partials_[0];
@@ -68,6 +75,20 @@ class BlockTree {
 
  private:
   static constexpr int most_partials = 32;  // of the first 2^32 terms
+
+  /// Pushes the sum of the next 1, 2 or 4 contributions.
+  template <int Terms>
+  void take(const void* const* sources, Elements begin, Elements count) {
+    const Compute* terms[Terms];
+    for (int k = 0; k < Terms; ++k) terms[k] = leaf(sources[k], begin, count, leaves_[k]);
+    Compute* sum = partials_[depth_++];
+    if constexpr (Terms == 4)
+      Sums<Compute>::add_four(kernels_, terms, sum, count);
+    else if constexpr (Terms == 2)
+      Sums<Compute>::add(kernels_, terms[0], terms[1], sum, count);
+    else
+      std::copy_n(terms[0], count, sum);
+  }
 
   const Compute* leaf(const void* source, Elements begin, Elements count, Compute* space) const {
     const std::byte* first = at(source, begin * widen_.source_bytes());
@@ -84,7 +105,7 @@ class BlockTree {
   const BlockKernels& kernels_;
   Mover widen_;
   int depth_ = 0;
-  alignas(cache_line) Compute leaves_[2][elements];
+  alignas(cache_line) Compute leaves_[4][elements];
   alignas(cache_line) Compute partials_[most_partials][elements];
 };
 
