@@ -45,6 +45,15 @@ class PlainTrainer {
   }
   float loss_scale() const { return 1.0f; }
 
+  /// Takes the parameters of another trainer of the same shape.
+  template <class Other>
+  void start_from(Other& other) {
+    other.forward_root([&](const auto& tensors) { copy(0, tensors); });
+    for (std::size_t module = 1; module < first_.size(); ++module)
+      other.forward_block(static_cast<std::int64_t>(module) - 1,
+                          [&](const auto& tensors) { copy(module, tensors); });
+  }
+
   /// Clips to the maximal norm and updates; returns the norm before clipping.
   double step();
 
@@ -64,6 +73,13 @@ class PlainTrainer {
     for (std::size_t i = 0; i < out.pointer.size(); ++i)
       out.pointer[i] = base + extents_[first_[module] + i].begin;
     return out;
+  }
+  template <class Tensors>
+  void copy(std::size_t module, const Tensors& tensors) {
+    for (std::size_t i = 0; i < tensors.pointer.size(); ++i) {
+      const Extent& extent = extents_[first_[module] + i];
+      std::memcpy(weights_.data() + extent.begin, tensors.pointer[i], extent.count * sizeof(float));
+    }
   }
   void initialize(const ParameterSpec& parameter, std::size_t begin, std::mt19937_64& random);
   void update(const Extent& extent, float coefficient);

@@ -32,6 +32,7 @@ class ShardedTrainer final : public Trainer<typename Precision::compute> {
   }
   float loss_scale() const override { return *sharder_.loss_scale().data(); }
   flatshard::PendingReport step() override { return sharder_.step(); }
+  void discard_step() override { sharder_.discard_step(); }
   std::uint64_t params_hash() override { return flatshard::params_hash(sharder_); }
   const flatshard::Plan& plan() const override { return sharder_.plan(); }
 

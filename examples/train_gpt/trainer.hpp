@@ -40,6 +40,8 @@ class Trainer {
   virtual std::int64_t micro_batch(int index, int count) const = 0;
   virtual float loss_scale() const = 0;
   virtual flatshard::PendingReport step() = 0;
+  /// Forgets the micro-steps since the last step.
+  virtual void discard_step() = 0;
   virtual std::uint64_t params_hash() = 0;
   virtual const flatshard::Plan& plan() const = 0;
 
