@@ -33,13 +33,13 @@ else
   stage 'g++: a program against the installed library' build_against_installed build-full/gcc
 
   stage 'clang++, address and undefined: configure' configure_fresh clang-address clang++ \
-    -Db_sanitize=address,undefined -Db_lundef=false -Doptimization=1 -Db_ndebug=false \
+    -Db_sanitize=address,undefined -Db_lundef=false -Doptimization=1 \
     -Dbench=disabled "-Dcpp_args=$undefined_flags" &&
     stage 'clang++, address and undefined: build' build_tests build-full/clang-address &&
     run_tests build-full/clang-address -t 5
 
   stage 'clang++, thread: configure' configure_fresh clang-thread clang++ \
-    -Db_sanitize=thread -Db_lundef=false -Doptimization=1 -Db_ndebug=false -Dbench=disabled &&
+    -Db_sanitize=thread -Db_lundef=false -Doptimization=1 -Dbench=disabled &&
     stage 'clang++, thread: build' build_tests build-full/clang-thread &&
     run_tests build-full/clang-thread -t 5 --suite unit --suite property --suite examples
 
