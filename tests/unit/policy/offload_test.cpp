@@ -5,7 +5,8 @@
 #include <type_traits>
 
 namespace flatshard {
-namespace {
+
+namespace hand_made {
 
 struct OptimizerOnHost {
   static constexpr Tier parameters = Tier::Device;
@@ -22,7 +23,9 @@ struct Numbers {
   static constexpr int optimizer = 0;
 };
 
-}  // namespace
+}  // namespace hand_made
+
+using namespace hand_made;
 
 TEST_CASE("without offload everything rests on the device") {
   CHECK(offload_traits<offload::None>() == OffloadTraits{Tier::Device, Tier::Device});

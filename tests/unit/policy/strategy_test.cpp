@@ -5,25 +5,19 @@
 #include <type_traits>
 
 namespace flatshard {
-namespace {
 
-constexpr auto nobody = ShardScope::Nobody;
-constexpr auto group = ShardScope::Group;
-constexpr auto world = ShardScope::World;
-constexpr auto always = ParametersWhole::Always;
-constexpr auto until_backward = ParametersWhole::UntilBackward;
-constexpr auto per_use = ParametersWhole::PerUse;
+namespace hand_made {
 
 struct Own {
-  static constexpr ShardScope scope = group;
-  static constexpr ParametersWhole parameters_whole = always;
+  static constexpr ShardScope scope = ShardScope::Group;
+  static constexpr ParametersWhole parameters_whole = ParametersWhole::Always;
   static constexpr bool gradients_sharded = true;
   static constexpr bool secondary_shard = false;
 };
 
 // A strategy with one constant missing or of another type.
 struct NoScope {
-  static constexpr ParametersWhole parameters_whole = always;
+  static constexpr ParametersWhole parameters_whole = ParametersWhole::Always;
   static constexpr bool gradients_sharded = false;
   static constexpr bool secondary_shard = false;
 };
@@ -31,7 +25,7 @@ struct NumberAsScope : NoScope {
   static constexpr int scope = 0;
 };
 struct NoMoment {
-  static constexpr ShardScope scope = nobody;
+  static constexpr ShardScope scope = ShardScope::Nobody;
   static constexpr bool gradients_sharded = false;
   static constexpr bool secondary_shard = false;
 };
@@ -39,21 +33,34 @@ struct YesNoMoment : NoMoment {
   static constexpr bool parameters_whole = true;
 };
 struct NoGradients {
-  static constexpr ShardScope scope = nobody;
-  static constexpr ParametersWhole parameters_whole = always;
+  static constexpr ShardScope scope = ShardScope::Nobody;
+  static constexpr ParametersWhole parameters_whole = ParametersWhole::Always;
   static constexpr bool secondary_shard = false;
 };
 struct NumberOfGradients : NoGradients {
   static constexpr int gradients_sharded = 1;
 };
 struct NoSecondary {
-  static constexpr ShardScope scope = nobody;
-  static constexpr ParametersWhole parameters_whole = always;
+  static constexpr ShardScope scope = ShardScope::Nobody;
+  static constexpr ParametersWhole parameters_whole = ParametersWhole::Always;
   static constexpr bool gradients_sharded = false;
 };
 struct ChangingSecondary : NoSecondary {
   static inline bool secondary_shard = false;
 };
+
+}  // namespace hand_made
+
+namespace {
+
+using namespace hand_made;
+
+constexpr auto nobody = ShardScope::Nobody;
+constexpr auto group = ShardScope::Group;
+constexpr auto world = ShardScope::World;
+constexpr auto always = ParametersWhole::Always;
+constexpr auto until_backward = ParametersWhole::UntilBackward;
+constexpr auto per_use = ParametersWhole::PerUse;
 
 template <class... Policies>
 constexpr bool none_is_a_strategy = (!StrategyPolicy<Policies> && ...);
