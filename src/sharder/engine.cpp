@@ -158,6 +158,12 @@ void Engine::discard_step() {
     parts.reducer.discard(unit);
     parts.use(unit) = {};
   }
+  parts.reducer.stepped();
+  if (parts.last && parts.options.step_in_backward) {  // some parameters have changed
+    parts.gatherer.expect_released();
+    parts.order_parameter_writes();
+    parts.gatherer.invalidate();
+  }
   std::fill(parts.takes_part.begin(), parts.takes_part.end(), false);
   parts.micro_step = -1;
   parts.last = false;

@@ -15,6 +15,7 @@ namespace flatshard {
 struct Engine::Parts {
   Parts(Communicator& communicator, const Model& model, const Optimizer& optimizer,
         const PlanRequest& request, const Options& options);
+  ~Parts() { runtime.drain(); }  // before any part goes: queued work points into them
 
   /// Uses of a unit within the current micro-step.
   struct UnitUse {

@@ -12,7 +12,8 @@ Gatherer::Gatherer(Runtime& runtime, Elements max_live)
       max_live_(max_live),
       states_(runtime.plan.units.size()),
       slots_(static_cast<std::size_t>(runtime.plan.gather_slots)),
-      gathered_(runtime.make_event()) {
+      gathered_(runtime.make_event()),
+      changed_(runtime.make_event()) {
   for (State& unit : states_) {
     unit.ready = runtime.make_event();
     unit.published = runtime.make_event();
@@ -146,6 +147,7 @@ void Gatherer::expect_released() const {
 }
 
 void Gatherer::invalidate() {
+  runtime_.order(runtime_.reduce, *changed_, runtime_.gather);
   for (int unit = 0; unit < static_cast<int>(states_.size()); ++unit) {
     if (state(unit).present) drop(unit);
     state(unit).secondary = false;

@@ -21,7 +21,8 @@ class Gatherer {
 
   /// Throws UsageError when a unit is held: parameters are about to change.
   void expect_released() const;
-  /// Parameters have changed: nothing gathered stays valid.
+  /// Parameters have changed: nothing gathered stays valid. Later gathers run after all that the
+  /// reduce stream has been given so far.
   void invalidate();
   /// Sends the unit's updated slices of always-whole flats to every rank of the shard group, after
   /// what the reduce stream has been given so far.
@@ -71,7 +72,8 @@ class Gatherer {
   Elements peak_live_ = 0;
   std::vector<State> states_;
   std::vector<Slot> slots_;
-  std::unique_ptr<Event> gathered_;
+  std::unique_ptr<Event> gathered_;  // recorded on the gather stream
+  std::unique_ptr<Event> changed_;   // recorded on the reduce stream
 };
 
 }  // namespace flatshard::detail

@@ -19,7 +19,8 @@ class Reducer {
   void close(int unit, int index, bool last);
   /// Drops the unit's gradients of this micro-step.
   void discard(int unit);
-  /// The reduce stream has stepped: gradients written in place may be zeroed again after it.
+  /// Gradients written in place may be zeroed again after what the reduce stream has been given so
+  /// far.
   void stepped();
 
   /// Address of the flat's gradient that backward writes; null while its unit is not open.

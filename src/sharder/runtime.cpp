@@ -43,7 +43,9 @@ Runtime::Runtime(Communicator& world_communicator, Plan made_plan, Device& on, S
   reduce.synchronize();
 }
 
-Runtime::~Runtime() {
+Runtime::~Runtime() { drain(); }
+
+void Runtime::drain() noexcept {
   for (Stream* stream : {&compute, &gather, &reduce}) {
     try {
       stream->synchronize();

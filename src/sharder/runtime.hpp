@@ -27,8 +27,9 @@ struct FlatMemory {
 class Runtime {
  public:
   Runtime(Communicator& world, Plan plan, Device& device, Stream* compute);
-  /// Waits for the streams: their work uses what is about to go. Errors nobody asked for are lost.
   ~Runtime();
+  /// Waits for the streams: their work uses what is about to go. Errors nobody asked for are lost.
+  void drain() noexcept;
 
   const Plan plan;
   Device& device;

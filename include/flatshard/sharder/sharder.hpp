@@ -134,7 +134,8 @@ class Sharder {
   /// Reduces what is left, measures, clips, updates, publishes. Never waits for the device but for
   /// the report of the step before the last; throws what that report says is an error.
   PendingReport step(const StepOptions& options = {}) { return {engine_, engine_.step(options)}; }
-  /// Drops the micro-steps since the last step, on every rank.
+  /// Drops the micro-steps since the last step, on every rank. With step_in_backward, units whose
+  /// last backward is over have been updated, and stay so.
   void discard_step() { engine_.discard_step(); }
   /// Hyper-parameters from the next step on; the optimizer's type must stay.
   void set_optimizer(const Optimizer& optimizer) { engine_.set_optimizer(optimizer); }

@@ -101,6 +101,7 @@ class Trainer {
  public:
   virtual ~Trainer() = default;
   virtual Engine& engine() = 0;
+  virtual Rank rank() const = 0;
   const Plan& plan() { return engine().plan(); }
   virtual void initialize(const Initializer& initializer) = 0;
   virtual void micro_step(bool last) = 0;

@@ -244,10 +244,18 @@ void train_rank(const Training& training, Communicator& given, Trained& trained)
 
 }  // namespace
 
-Trained train(const Training& training) {
+Trained train(const Training& training, std::vector<std::string>* failures) {
   Trained trained;
   ThreadWorld world(training.world, {.patience = std::chrono::seconds(60)});
-  world.run([&](Communicator& communicator) { train_rank(training, communicator, trained); });
+  world.run([&](Communicator& communicator) {
+    try {
+      train_rank(training, communicator, trained);
+    } catch (const std::exception& error) {
+      if (failures != nullptr)
+        (*failures)[static_cast<std::size_t>(communicator.rank())] = error.what();
+      throw;
+    }
+  });
   return trained;
 }
 

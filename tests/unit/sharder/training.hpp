@@ -111,7 +111,8 @@ struct Trained {
   std::uint64_t hash() const;
 };
 
-Trained train(const Training& training);
+/// With `failures`: per rank, what() of the exception that ended it.
+Trained train(const Training& training, std::vector<std::string>* failures = nullptr);
 /// Masters and states of all ranks together; every rank calls it with the same `into`.
 void collect(Trainer& trainer, const TestModel& test, Communicator& communicator, Trained& into);
 

@@ -77,7 +77,8 @@ class TypedTrainer final : public Trainer {
  public:
   TypedTrainer(Communicator& communicator, const Model& model, const Optimizer& optimizer,
                const Options& options)
-      : sharder_(communicator, model, optimizer, options) {}
+      : rank_(communicator.rank()), sharder_(communicator, model, optimizer, options) {}
+  Rank rank() const override { return rank_; }
   Engine& engine() override { return sharder_.engine(); }
   void initialize(const Initializer& initializer) override { sharder_.initialize(initializer); }
   void micro_step(bool last) override { sharder_.micro_step({.last = last}); }
@@ -109,6 +110,7 @@ class TypedTrainer final : public Trainer {
   }
 
  private:
+  Rank rank_;
   Type sharder_;
 };
 
