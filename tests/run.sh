@@ -36,7 +36,7 @@ else
     -Db_sanitize=address,undefined -Db_lundef=false -Doptimization=1 \
     -Dbench=disabled "-Dcpp_args=$undefined_flags" &&
     stage 'clang++, address and undefined: build' build_tests build-full/clang-address &&
-    run_tests build-full/clang-address -t 5
+    run_tests build-full/clang-address -t 5 --no-suite training
 
   stage 'clang++, thread: configure' configure_fresh clang-thread clang++ \
     -Db_sanitize=thread -Db_lundef=false -Doptimization=1 -Dbench=disabled &&

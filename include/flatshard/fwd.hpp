@@ -1,4 +1,6 @@
-// Every public name once, and the only place where default policies are written.
+// Public types that may be named before they are defined, for headers that only pass references on.
+// Class templates constrained by policies (Sharder) are defined in sharder/sharder.hpp, with their
+// default policies.
 #pragma once
 
 #include <cstdint>

@@ -19,7 +19,8 @@ namespace flatshard {
 ///
 /// After an exception from a forward function the Sharder is as if the call had not been made;
 /// after one from a backward function the step must be dropped on every rank (discard_step).
-template <StrategyPolicy Strategy, PrecisionPolicy Precision, OffloadPolicy Offload>
+template <StrategyPolicy Strategy = strategy::FullShard,
+          PrecisionPolicy Precision = precision::Full<float>, OffloadPolicy Offload = offload::None>
 class Sharder {
   static_assert(CheckedRules<Strategy, Precision, Offload>::value);
 
