@@ -2,6 +2,7 @@
 // optimizers' functors and the kernels of every device.
 #pragma once
 
+#include <flatshard/config.hpp>
 #include <flatshard/tensor/dtype.hpp>
 
 #include <array>
@@ -17,7 +18,7 @@ struct StepRow {
   DType copy;        // of the compute copy; == master and writes_copy == false when there is none
   bool writes_copy;  // the new parameter is also stored, rounded to nearest, as `copy`
   bool stochastic;   // bf16 master (and bf16 states) round stochastically
-  friend constexpr bool operator==(const StepRow&, const StepRow&) = default;
+  FLATSHARD_INLINE friend constexpr bool operator==(const StepRow&, const StepRow&) = default;
 };
 
 inline constexpr int max_optimizer_states = 3;
