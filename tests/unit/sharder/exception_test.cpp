@@ -34,18 +34,6 @@ void fail_backward(Trainer& trainer, const Module& module) {
   CHECK_THROWS_AS(trainer.backward(module, [](const Views&) { throw Boom(); }), Boom);
 }
 
-std::string message_of(const std::function<void()>& act) {
-  try {
-    act();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 /// Runs a training that must fail: what ThreadWorld::run says. `heard` counts the ranks that got
 /// that very message, or threw it.
 std::string failure_of(const Training& training, int& heard) {

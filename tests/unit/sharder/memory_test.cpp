@@ -75,10 +75,6 @@ std::string refusal(StrategyName strategy, PrecisionName precision, int world, O
   return message;
 }
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 }  // namespace
 
 TEST_CASE("the allocator's high-water mark is the Plan's arena, to the byte") {

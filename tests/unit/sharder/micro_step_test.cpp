@@ -46,18 +46,6 @@ void with_trainer(Training training, const std::function<void(Trainer&, const Te
   train(training);
 }
 
-std::string message_of(const std::function<void()>& act) {
-  try {
-    act();
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "no UsageError";
-}
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 }  // namespace
 
 TEST_CASE("the count of micro-steps may change from step to step") {

@@ -1,5 +1,7 @@
 #include "training.hpp"
 
+#include <flatshard/core/error.hpp>
+
 #include <algorithm>
 #include <cstring>
 #include <mutex>
@@ -295,6 +297,19 @@ std::string to_string(const Training& training) {
   if (training.threaded_compute) text += " compute_threaded";
   text += " threads=" + std::to_string(training.host.threads);
   return text;
+}
+
+std::string message_of(const std::function<void()>& act) {
+  try {
+    act();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
 }
 
 }  // namespace sharder_test

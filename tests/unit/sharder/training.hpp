@@ -116,4 +116,8 @@ Trained train(const Training& training, std::vector<std::string>* failures = nul
 /// Masters and states of all ranks together; every rank calls it with the same `into`.
 void collect(Trainer& trainer, const TestModel& test, Communicator& communicator, Trained& into);
 
+/// what() of the flatshard::Error that `act` throws, or "no error".
+std::string message_of(const std::function<void()>& act);
+bool contains(const std::string& text, const std::string& part);
+
 }  // namespace sharder_test
