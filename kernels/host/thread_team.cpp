@@ -37,7 +37,6 @@ int ThreadTeam::parts_for(Elements count) const {
 }
 
 void ThreadTeam::run(int parts, const void* context, Part function) noexcept {
-  const DefaultFloatEnvironment environment;
   parts = std::min(parts, threads());
   if (parts <= 1 || busy_.exchange(true)) {
     function(context, 0, 1);

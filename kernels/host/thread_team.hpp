@@ -29,7 +29,8 @@ class ThreadTeam {
                                              << 15;  // elements: below, waking a thread costs more
 
   /// function(begin, end) over disjoint chunks that cover [0, count), returns when all are done.
-  /// Floating-point control is the default inside. The function must not throw.
+  /// The other threads have default floating-point control, the caller its own. The function must
+  /// not throw.
   template <class Function>
   void for_chunks(Elements count, const Function& function) {
     const Elements chunks = ceil_div(count, chunk);

@@ -58,38 +58,65 @@ TEST_CASE("host device: impossible options are refused with their numbers") {
 }
 
 #if defined(__SSE2__)
-TEST_CASE("host kernels work with default floating-point control and leave the user's alone") {
-  const unsigned user = 0xffc0 & ~0x1000U;  // flush to zero, denormals are zero, round down
-  auto random = generator();
-  constexpr Elements count = 200000;
-  const auto elements = random_elements(random, DType::Float32, count);
-  for (const NamedDevice& named : devices()) {
-    CAPTURE(named.name);
-    std::vector<std::byte> results[2];
-    for (bool changed : {false, true}) {
-      std::vector<std::byte> sum(elements.size()), narrow(elements.size() / 2);
-      double squares = 0;
-      const std::vector<const void*> sources(3, elements.data());
-      const std::vector<NormNode> nodes{{0, count, 18}};
-      const auto stream = named.device->make_stream();
-      const KernelTable& kernels = named.device->kernels();
-      const unsigned saved = _mm_getcsr();
-      if (changed) _mm_setcsr(user);
-      kernels.reduce(sources, DType::Float32, sum.data(), DType::Float32, count, *stream);
-      kernels.cast(elements.data(), DType::Float32, narrow.data(), DType::Float16, count, *stream);
-      kernels.square_sums(elements.data(), DType::Float32, nodes, &squares, *stream);
-      const unsigned after = _mm_getcsr();
-      stream->synchronize();
-      _mm_setcsr(saved);
-      if (changed) CHECK((after | 0x3fU) == (user | 0x3fU));
-      auto& result = results[changed ? 1 : 0];
-      result = sum;
-      result.insert(result.end(), narrow.begin(), narrow.end());
-      const auto* bytes = reinterpret_cast<const std::byte*>(&squares);
-      result.insert(result.end(), bytes, bytes + sizeof squares);
-    }
-    CHECK(results[0] == results[1]);
+namespace {
+
+/// Flush to zero, denormals are zero, round down: while it lives.
+class UserControl {
+ public:
+  explicit UserControl(bool changed) : saved_(_mm_getcsr()) {
+    if (changed) _mm_setcsr(control);
   }
+  ~UserControl() { _mm_setcsr(saved_); }
+  static constexpr unsigned control = 0xbfc0;
+  static constexpr unsigned sticky = 0x3f;  // flags that any operation may set
+
+ private:
+  unsigned saved_;
+};
+
+/// Everything that kernels compute from `elements`; device and calls under the user's control.
+std::vector<std::byte> results_under(bool changed, const std::vector<std::byte>& elements,
+                                     HostOptions options) {
+  const auto count = static_cast<Elements>(elements.size() / 4);
+  std::vector<std::byte> sum(elements.size()), narrow(elements.size() / 2);
+  double squares[2] = {};
+  const std::vector<const void*> sources(3, elements.data());
+  const std::vector<NormNode> nodes{{0, count, 19}, {0, 3, 2}};
+  const std::vector<NormAdd> adds{{0, 1}};
+  {
+    const UserControl control(changed);
+    HostDevice device(options);
+    const auto stream = device.make_stream();
+    const KernelTable& kernels = device.kernels();
+    kernels.reduce(sources, DType::Float32, sum.data(), DType::Float32, count, *stream);
+    kernels.cast(elements.data(), DType::Float32, narrow.data(), DType::Float16, count, *stream);
+    kernels.square_sums(elements.data(), DType::Float32, nodes, squares, *stream);
+    kernels.add_nodes(adds, squares, *stream);
+    stream->synchronize();
+    if (changed) CHECK((_mm_getcsr() & ~control.sticky) == (control.control & ~control.sticky));
+  }
+  sum.insert(sum.end(), narrow.begin(), narrow.end());
+  const auto* bytes = reinterpret_cast<const std::byte*>(squares);
+  sum.insert(sum.end(), bytes, bytes + sizeof squares);
+  return sum;
+}
+
+}  // namespace
+
+TEST_CASE("host kernels work with default floating-point control and leave the user's alone") {
+  auto random = generator();
+  auto elements = random_finite(random, DType::Float32, 300000);
+  for (Elements i = 0; i < 300000; i += 2)  // half of them denormal
+    set_value(elements.data(), DType::Float32, i, std::ldexp(double(random() >> 40), -149));
+  for (InstructionSet set : available_sets())
+    for (int threads : {1, 3})
+      for (StreamForm form : {StreamForm::Inline, StreamForm::Threaded}) {
+        HostOptions options;
+        options.form = form;
+        options.threads = threads;
+        options.instruction_set = set;
+        CHECK(results_under(false, elements, options) == results_under(true, elements, options));
+      }
 }
 #endif
 
