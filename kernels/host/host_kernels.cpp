@@ -198,6 +198,7 @@ void HostKernels::unflatten(std::span<const FlattenPiece> pieces, const void* fl
 }
 
 void HostKernels::step(HostStep host_step, const StepArguments& arguments, StreamRef stream) const {
+  FLATSHARD_EXPECTS(host_step != nullptr, "host kernels: a step without a function");
   issue(stream, [this, host_step, arguments] {
     team_.for_chunks(arguments.count, [&](Elements begin, Elements end) {
       host_step(part_of(arguments, begin, end));
