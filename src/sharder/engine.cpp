@@ -48,6 +48,30 @@ Engine::~Engine() = default;
 
 const Plan& Engine::plan() const { return parts_->runtime.plan; }
 const Model& Engine::model() const { return parts_->model; }
+const ParameterSpec& Engine::parameter_spec(int parameter) const {
+  const std::vector<ParameterSpec>& parameters = parts_->model.parameters();
+  FLATSHARD_EXPECTS(
+      parameter >= 0 && parameter < static_cast<int>(parameters.size()),
+      fmt::format("parameter {} is not of this model, which has {}", parameter, parameters.size()));
+  return parameters[static_cast<std::size_t>(parameter)];
+}
+
+const BufferSpec& Engine::buffer_spec(int buffer) const {
+  const std::vector<BufferSpec>& buffers = parts_->model.buffers();
+  FLATSHARD_EXPECTS(
+      buffer >= 0 && buffer < static_cast<int>(buffers.size()),
+      fmt::format("buffer {} is not of this model, which has {}", buffer, buffers.size()));
+  return buffers[static_cast<std::size_t>(buffer)];
+}
+
+const std::vector<int>& Engine::Parts::touched(int module) const {
+  const auto& calls = runtime.plan.units_of_call;
+  FLATSHARD_EXPECTS(
+      module >= 0 && module < static_cast<int>(calls.size()),
+      fmt::format("module {} is not of this model, which has {}", module, calls.size()));
+  return calls[static_cast<std::size_t>(module)];
+}
+
 const Flat& Engine::Parts::flat_of(int parameter) const {
   return runtime.flat(runtime.plan.flat_of_parameter[static_cast<std::size_t>(parameter)]);
 }
@@ -86,15 +110,16 @@ Elements Engine::micro_batch(int index, int count) const {
 
 void Engine::enter(Phase phase, int module) {
   Parts& parts = *parts_;
+  const std::vector<int>& units = parts.touched(module);
   parts.prepare();
   if (parts.micro_step < 0) parts.open_micro_step(true);
   parts.order.record({phase, module});
   try {
-    for (int unit : parts.touched(module)) parts.keep_alive(phase, unit);
+    for (int unit : units) parts.keep_alive(phase, unit);
     if (phase == Phase::Backward)
-      for (int unit : parts.touched(module)) parts.open_gradients(module, unit);
+      for (int unit : units) parts.open_gradients(module, unit);
   } catch (...) {
-    for (int unit : parts.touched(module)) parts.end_life(phase, unit);
+    for (int unit : units) parts.end_life(phase, unit);
     throw;
   }
   if (phase == Phase::Forward) parts.prefetch_next(parts.options.prefetch_forward);
@@ -209,10 +234,9 @@ void Engine::synchronize() {
 }
 
 std::byte* Engine::weights(int parameter, int module) const {
+  const ParameterSpec& spec = parameter_spec(parameter);
   const Plan& plan = parts_->runtime.plan;
   const auto at = static_cast<std::size_t>(parameter);
-  FLATSHARD_EXPECTS(parameter >= 0 && at < plan.flat_of_parameter.size(),
-                    fmt::format("parameter {} is not of this model", parameter));
   const int index = plan.flat_of_parameter[at];
   const Flat& flat = parts_->runtime.flat(index);
   const std::vector<int>& touched = parts_->touched(module);
@@ -220,25 +244,22 @@ std::byte* Engine::weights(int parameter, int module) const {
   FLATSHARD_EXPECTS(
       whole != nullptr && std::find(touched.begin(), touched.end(), flat.unit) != touched.end(),
       fmt::format("parameter '{}' is not whole in a call of module '{}': it belongs to unit '{}'",
-                  parts_->model.parameters()[at].name,
-                  parts_->model.modules()[static_cast<std::size_t>(module)].name,
+                  spec.name, parts_->model.modules()[static_cast<std::size_t>(module)].name,
                   parts_->runtime.unit(flat.unit).name));
   return whole + flat.layout.start(plan.slot_of_parameter[at]) * size_of(flat.compute);
 }
 
 std::byte* Engine::gradient(int parameter, int module) const {
+  const ParameterSpec& spec = parameter_spec(parameter);
   const Plan& plan = parts_->runtime.plan;
   const auto at = static_cast<std::size_t>(parameter);
-  FLATSHARD_EXPECTS(parameter >= 0 && at < plan.flat_of_parameter.size(),
-                    fmt::format("parameter {} is not of this model", parameter));
   const int index = plan.flat_of_parameter[at];
   const Flat& flat = parts_->runtime.flat(index);
   const std::vector<int>& touched = parts_->touched(module);
   std::byte* gradient = parts_->reducer.gradient(index);
   FLATSHARD_EXPECTS(
       gradient != nullptr && std::find(touched.begin(), touched.end(), flat.unit) != touched.end(),
-      fmt::format("parameter '{}' has no gradient in a backward call of module '{}'{}",
-                  parts_->model.parameters()[at].name,
+      fmt::format("parameter '{}' has no gradient in a backward call of module '{}'{}", spec.name,
                   parts_->model.modules()[static_cast<std::size_t>(module)].name,
                   flat.requires_grad ? "" : ": it is frozen"));
   return gradient + flat.layout.start(plan.slot_of_parameter[at]) * size_of(flat.compute);

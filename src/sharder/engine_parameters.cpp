@@ -1,5 +1,6 @@
 // Setting and reading parameters outside a step: initialisation, assignment, summoning.
 #include <fmt/format.h>
+#include <flatshard/core/error.hpp>
 
 #include <algorithm>
 
@@ -62,6 +63,7 @@ void Engine::initialize(const Initializer& initializer) {
 }
 
 void Engine::initialize(int parameter, const Initializer& initializer) {
+  (void)parameter_spec(parameter);  // is there
   Parts& parts = *parts_;
   parts.order_parameter_writes();
   for (const Piece& piece : pieces_of(parts.runtime, parameter))
@@ -73,6 +75,11 @@ void Engine::initialize(int parameter, const Initializer& initializer) {
 }
 
 void Engine::assign(int parameter, const void* source, DType dtype) {
+  FLATSHARD_EXPECTS(is_floating(dtype),
+                    fmt::format("assign: parameter '{}' cannot be had from {}, which is not a "
+                                "floating dtype",
+                                parameter_spec(parameter).name, name_of(dtype)));
+  (void)parameter_spec(parameter);  // is there
   Parts& parts = *parts_;
   parts.order_parameter_writes();
   for (const Piece& piece : pieces_of(parts.runtime, parameter))
@@ -84,6 +91,7 @@ void Engine::assign(int parameter, const void* source, DType dtype) {
 }
 
 LocalShard Engine::local(int parameter) const {
+  (void)parameter_spec(parameter);  // is there
   const detail::Runtime& runtime = parts_->runtime;
   const auto at = static_cast<std::size_t>(parameter);
   const int index = runtime.plan.flat_of_parameter[at];
@@ -133,6 +141,7 @@ Summoned Engine::summon(int module) {
       summoned.flats_.push_back(index);
       summoned.buffers_.emplace_back(runtime.device.memory(),
                                      flat.partition.padded() * size_of(flat.master));
+      if (flat.is_empty()) continue;
       void* whole = summoned.buffers_.back().data();
       if (!flat.requires_grad && flat.whole == ParametersWhole::Always)
         runtime.kernels.cast(memory.whole, flat.compute, whole, flat.compute,
@@ -152,6 +161,7 @@ void Engine::write_back(const Summoned& summoned) {
   for (std::size_t at = 0; at < summoned.flats_.size(); ++at) {
     const int index = summoned.flats_[at];
     const Flat& flat = runtime.flat(index);
+    if (flat.is_empty()) continue;
     const detail::FlatMemory& memory = runtime.memory(index);
     const auto* whole = static_cast<const std::byte*>(summoned.buffers_[at].data());
     const bool all = !flat.requires_grad && flat.whole == ParametersWhole::Always;

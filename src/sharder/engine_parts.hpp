@@ -43,9 +43,8 @@ struct Engine::Parts {
   std::string broken;            // why the step must be discarded
   std::unique_ptr<Event> computed;
 
-  const std::vector<int>& touched(int module) const {
-    return runtime.plan.units_of_call[static_cast<std::size_t>(module)];
-  }
+  /// Units that calls of `module` need; throws UsageError when the model has no such module.
+  const std::vector<int>& touched(int module) const;
   const Flat& flat_of(int parameter) const;
   UnitUse& use(int unit) { return uses[static_cast<std::size_t>(unit)]; }
 

@@ -72,7 +72,7 @@ void Gatherer::gather(int unit) {
 
 void Gatherer::gather_flat(int index, State& unit_state) {
   const Flat& flat = runtime_.flat(index);
-  if (flat.whole == ParametersWhole::Always) return;
+  if (flat.whole == ParametersWhole::Always || flat.is_empty()) return;
   const FlatMemory& memory = runtime_.memory(index);
   std::byte* destination = memory.whole;
   if (destination == nullptr)
@@ -159,7 +159,7 @@ void Gatherer::publish(int unit) {
   runtime_.order(runtime_.reduce, *published.stepped, runtime_.gather);
   for (int index : runtime_.unit(unit).flats) {
     const Flat& flat = runtime_.flat(index);
-    if (flat.whole != ParametersWhole::Always || !flat.requires_grad) continue;
+    if (flat.whole != ParametersWhole::Always || !flat.requires_grad || flat.is_empty()) continue;
     if (runtime_.plan.shard_group == 1) continue;
     const FlatMemory& memory = runtime_.memory(index);
     const Bytes own = runtime_.shard.rank() * flat.partition.slice() * size_of(flat.compute);
@@ -176,9 +176,9 @@ void Gatherer::order_before_reduce() {
 std::byte* Gatherer::whole(int index) const {
   const Flat& flat = runtime_.flat(index);
   const FlatMemory& memory = runtime_.memory(index);
-  if (flat.whole == ParametersWhole::Always) return memory.whole;
   const State& unit = state(flat.unit);
-  if (!unit.present) return nullptr;
+  if (flat.whole != ParametersWhole::Always && is_absent(flat.unit)) return nullptr;
+  if (flat.is_empty()) return runtime_.nothing();
   if (memory.whole != nullptr) return memory.whole;
   return slots_[static_cast<std::size_t>(unit.slot)].data + flat.gather_offset;
 }

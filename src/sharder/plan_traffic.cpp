@@ -44,9 +44,10 @@ class Forecast {
   Forecast(const Plan& plan, int micro_steps) : plan_(plan), micro_steps_(micro_steps) {}
 
   std::vector<Traffic> take() {
-    for (const Flat& flat : plan_.flats) add_gathers(flat);
     for (const Flat& flat : plan_.flats)
-      if (flat.requires_grad) add_reductions(flat);
+      if (!flat.is_empty()) add_gathers(flat);
+    for (const Flat& flat : plan_.flats)
+      if (flat.requires_grad && !flat.is_empty()) add_reductions(flat);
     if (plan_.norm.root >= 0)
       gather("norm", plan_.norm_passes, plan_.norm.nodes_per_rank, DType::Float64, shard_);
     return ledger_.take();

@@ -52,6 +52,7 @@ void Reducer::open(int unit, bool zero_all) {
 
 void Reducer::zero(int index, bool zero_all) {
   const Flat& flat = runtime_.flat(index);
+  if (flat.is_empty()) return;
   std::byte* written = gradient(index);
   if (runtime_.unit(flat.unit).backward_overwrites && !zero_all) return zero_gaps(flat, written);
   runtime_.kernels.zero(written, flat.partition.padded() * size_of(flat.compute), runtime_.compute);
@@ -73,6 +74,7 @@ std::byte* Reducer::gradient(int index) const {
   const Flat& flat = runtime_.flat(index);
   const State& unit = state(flat.unit);
   if (!unit.open || !flat.requires_grad) return nullptr;
+  if (flat.is_empty()) return runtime_.nothing();
   if (flat.gradient_in_place) return runtime_.memory(index).gradient;
   return slots_[static_cast<std::size_t>(unit.slot)].data + flat.gradient_offset;
 }
@@ -104,6 +106,7 @@ void Reducer::stepped() { runtime_.reduce.record(*stepped_); }
 
 void Reducer::reduce_flat(int index, int micro_step, bool last) {
   const Flat& flat = runtime_.flat(index);
+  if (flat.is_empty()) return;
   const FlatMemory& memory = runtime_.memory(index);
   const std::byte* written = gradient(index);
   const bool tree = runtime_.plan.accumulation == Accumulation::Tree;

@@ -24,6 +24,9 @@ using StepRows = StepRowList<
     StepTypes<Half, float, float>,                //   both
     StepTypes<float, float, float, Bf16>,         // fp32 master, bf16 compute
     StepTypes<float, float, float, Half>,         // fp32 master, fp16 compute
+    StepTypes<double, double, double, float>,     // Full<double>, a parameter of another dtype
+    StepTypes<double, double, double, Bf16>,      //
+    StepTypes<double, double, double, Half>,      //
     StepTypes<Bf16, float, float, NoCopy, true>,  // stochastic bf16
     StepTypes<Bf16, float, Bf16, NoCopy, true>>;  //   bf16 state
 

@@ -63,6 +63,9 @@ class Engine {
   const Plan& plan() const;
   const Model& model() const;
   Device& device() const;
+  /// Of the model; throw UsageError when it has no such parameter or buffer.
+  const ParameterSpec& parameter_spec(int parameter) const;
+  const BufferSpec& buffer_spec(int buffer) const;
   DType compute_dtype(int parameter) const;
   DType master_dtype(int parameter) const;
   Stream& compute_stream() const;

@@ -77,6 +77,8 @@ struct Flat {
   Bytes gradient_offset = 0;       // in the gradient slot of its unit
   StepRow step_row;
   std::vector<std::vector<StepRun>> runs;  // per rank of the shard group; frozen: none
+  /// Without elements nothing is allocated, gathered or reduced.
+  bool is_empty() const { return partition.padded() == 0; }
   friend bool operator==(const Flat&, const Flat&) = default;
 };
 

@@ -74,7 +74,7 @@ class Sharder {
   /// master dtype). Blocks the host until it is copied.
   template <class Element>
   void assign(Parameter parameter, std::span<const Element> values) {
-    const ParameterSpec& spec = model().parameters()[static_cast<std::size_t>(parameter.index)];
+    const ParameterSpec& spec = engine_.parameter_spec(parameter.index);
     FLATSHARD_EXPECTS(static_cast<Elements>(values.size()) == spec.numel(),
                       "assign: parameter '" + spec.name + "' has " + std::to_string(spec.numel()) +
                           " elements, not " + std::to_string(values.size()));
@@ -94,7 +94,7 @@ class Sharder {
   /// A registered buffer: whole on every rank, never touched by the Sharder.
   template <class Element>
   TensorRef<Element> buffer(RegisteredBuffer buffer) const {
-    const BufferSpec& spec = model().buffers()[static_cast<std::size_t>(buffer.index)];
+    const BufferSpec& spec = engine_.buffer_spec(buffer.index);
     FLATSHARD_EXPECTS(spec.dtype == dtype_of<Element>,
                       "buffer '" + spec.name + "' is " + std::string(name_of(spec.dtype)));
     return {reinterpret_cast<Element*>(engine_.buffer(buffer.index)), spec.shape};

@@ -35,8 +35,7 @@ class Weights {
   template <class Element>
   TensorRef<const Element> get(Parameter parameter) const {
     std::byte* data = engine_->weights(parameter.index, module_);
-    const ParameterSpec& spec =
-        engine_->model().parameters()[static_cast<std::size_t>(parameter.index)];
+    const ParameterSpec& spec = engine_->parameter_spec(parameter.index);
     return detail::typed_view<const Element>(data, spec, engine_->compute_dtype(parameter.index));
   }
 
@@ -59,8 +58,7 @@ class Gradients {
   template <class Element>
   TensorRef<Element> get(Parameter parameter) const {
     std::byte* data = engine_->gradient(parameter.index, module_);
-    const ParameterSpec& spec =
-        engine_->model().parameters()[static_cast<std::size_t>(parameter.index)];
+    const ParameterSpec& spec = engine_->parameter_spec(parameter.index);
     return detail::typed_view<Element>(data, spec, engine_->compute_dtype(parameter.index));
   }
 
@@ -79,8 +77,7 @@ class FullParameters {
   TensorRef<Master> operator[](Parameter parameter) const { return get<Master>(parameter); }
   template <class Element>
   TensorRef<Element> get(Parameter parameter) const {
-    const ParameterSpec& spec =
-        engine_->model().parameters()[static_cast<std::size_t>(parameter.index)];
+    const ParameterSpec& spec = engine_->parameter_spec(parameter.index);
     std::byte* data = summoned_->data(parameter.index);
     FLATSHARD_EXPECTS(data != nullptr,
                       "parameter '" + spec.name + "' is not part of the summoned module");
