@@ -28,6 +28,7 @@ class Mover {
   Bytes destination_bytes() const { return destination_bytes_; }  // of one element
 
  private:
+  void stream_direct(const std::byte* source, std::byte* destination, Elements lines) const;
   void stream_whole_lines(const std::byte* source, std::byte* destination, Elements count) const;
 
   const BlockKernels* kernels_;
