@@ -275,13 +275,6 @@ Training training_of(PrecisionName precision, int world, int micro_steps) {
   training.options.max_grad_norm = 0.5;
   training.options.accumulation = Accumulation::Tree;
   training.options.seed = 17;
-  if (scales_loss(precision)) {
-    training.options.loss_scale = LossScaler::torch(256).settings;
-    if (precision == PrecisionName::Fp16DeepSpeed)
-      training.options.loss_scale = LossScaler::deepspeed(256).settings;
-    if (precision == PrecisionName::Fp16Static)
-      training.options.loss_scale = LossScaler::constant(256).settings;
-  }
   return training;
 }
 

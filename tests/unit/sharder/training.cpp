@@ -194,6 +194,13 @@ void collect(Trainer& trainer, const TestModel& test, Communicator& communicator
                             std::find(parameter.begin(), parameter.end(), false) == parameter.end();
 }
 
+std::optional<ScaleSettings> scale_settings(PrecisionName precision, double initial) {
+  if (precision == PrecisionName::Fp16Torch) return LossScaler::torch(initial).settings;
+  if (precision == PrecisionName::Fp16DeepSpeed) return LossScaler::deepspeed(initial).settings;
+  if (precision == PrecisionName::Fp16Static) return LossScaler::constant(initial).settings;
+  return std::nullopt;
+}
+
 namespace {
 
 void train_rank(const Training& training, Communicator& given, Trained& trained) {
@@ -201,12 +208,14 @@ void train_rank(const Training& training, Communicator& given, Trained& trained)
   const std::unique_ptr<Communicator> decorated = hooks.decorate ? hooks.decorate(given) : nullptr;
   Communicator& communicator = decorated ? *decorated : given;
   const TestModel test(training.model);
-  HostDevice device(training.host);
+  const std::unique_ptr<Device> device = hooks.device ? hooks.device(training.host, given.rank())
+                                                      : std::make_unique<HostDevice>(training.host);
   std::unique_ptr<HostStream> compute;
   if (training.threaded_compute) compute = make_host_stream(StreamForm::Threaded);
   Options options = training.options;
-  options.device = &device;
+  options.device = device.get();
   options.compute_stream = compute.get();
+  if (!options.loss_scale) options.loss_scale = scale_settings(training.precision);
   options.max_micro_steps = std::max(training.micro_steps, options.max_micro_steps);
   if (options.groups.size() < 2) options.groups = {{}, {.lr_factor = 0.5, .weight_decay = false}};
   const auto trainer = make_trainer(training.strategy, training.precision, communicator, test.model,
@@ -235,7 +244,7 @@ void train_rank(const Training& training, Communicator& given, Trained& trained)
   }
   if (pending) reports.push_back(pending->wait());
   if (hooks.after_training) hooks.after_training(*trainer, communicator);
-  const Bytes high_water = device.memory().high_water();
+  const Bytes high_water = device->memory().high_water();
   collect(*trainer, test, communicator, trained);
   if (communicator.rank() != 0) return;
   trained.reports = reports;

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -79,9 +80,14 @@ struct Hooks {
   /// In place of run_micro_step.
   std::function<void(Trainer&, const TestModel&, std::int64_t step, Elements micro_batch)>
       micro_step;
+  /// A device for one rank, in place of a HostDevice.
+  std::function<std::unique_ptr<Device>(const HostOptions&, Rank)> device;
   /// Wraps each rank's communicator.
   std::function<std::unique_ptr<Communicator>(Communicator&)> decorate;
 };
+
+/// Of the rule of a precision that scales the loss, starting at `initial`; else none.
+std::optional<ScaleSettings> scale_settings(PrecisionName precision, double initial = 256);
 
 struct Training {
   StrategyName strategy = StrategyName::FullShard;
@@ -90,7 +96,7 @@ struct Training {
   int micro_steps = 1;
   int steps = 3;
   ModelChoice model = {};
-  Options options = {};  // max_micro_steps, groups and device are set by train()
+  Options options = {};  // train() sets max_micro_steps, groups, device; loss_scale if absent
   Optimizer optimizer = AdamW{.lr = 1e-2};
   HostOptions host = {};
   bool threaded_compute = false;  // the user's kernels run on a stream with a thread of its own
