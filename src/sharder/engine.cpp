@@ -31,7 +31,7 @@ Engine::Parts::Parts(Communicator& communicator, const Model& described, const O
     : model(described),
       options(chosen),
       runtime(communicator, checked_plan(model, request, optimizer, options),
-              chosen_device(options, own_device), options.compute_stream),
+              chosen_device(options, own_device), options.compute_stream, options.memory),
       gatherer(runtime, options.max_live_elements),
       reducer(runtime),
       stepper(runtime, gatherer, optimizer, options),

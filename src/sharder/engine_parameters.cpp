@@ -90,6 +90,17 @@ void Engine::assign(int parameter, const void* source, DType dtype) {
   parts.stale = true;
 }
 
+void Engine::assign_from(Rank root, int parameter, const void* source, DType dtype) {
+  const ParameterSpec& spec = parameter_spec(parameter);
+  detail::Runtime& runtime = parts_->runtime;
+  const Elements count = spec.numel();
+  const Buffer whole(runtime.memory_resource, count * size_of(dtype));
+  if (runtime.world.rank() == root)
+    runtime.kernels.cast(source, dtype, whole.data(), dtype, count, runtime.reduce);
+  runtime.world.broadcast(spec.name, whole.data(), count, dtype, root, runtime.reduce);
+  assign(parameter, whole.data(), dtype);
+}
+
 LocalShard Engine::local(int parameter) const {
   (void)parameter_spec(parameter);  // is there
   const detail::Runtime& runtime = parts_->runtime;
@@ -139,7 +150,7 @@ Summoned Engine::summon(int module) {
       const Flat& flat = runtime.flat(index);
       const detail::FlatMemory& memory = runtime.memory(index);
       summoned.flats_.push_back(index);
-      summoned.buffers_.emplace_back(runtime.device.memory(),
+      summoned.buffers_.emplace_back(runtime.memory_resource,
                                      flat.partition.padded() * size_of(flat.master));
       if (flat.is_empty()) continue;
       void* whole = summoned.buffers_.back().data();

@@ -14,9 +14,10 @@ std::vector<NormAdd> shifted(const std::vector<TreeAdd>& adds, int by) {
 
 }  // namespace
 
-GradientNorm::GradientNorm(Runtime& runtime, NormKind kind)
+GradientNorm::GradientNorm(Runtime& runtime, NormKind kind, NormHook hook)
     : runtime_(runtime),
       kind_(kind),
+      hook_(std::move(hook)),
       values_(reinterpret_cast<double*>(runtime.address(Role::Control, control_norm))),
       value_count_(norm_values(runtime.plan)) {
   const Plan& plan = runtime.plan;
@@ -36,7 +37,7 @@ GradientNorm::GradientNorm(Runtime& runtime, NormKind kind)
   checks_largest_ = plan.norm_passes == 2;
 }
 
-const double* GradientNorm::result_of(int pass) const {
+double* GradientNorm::result_of(int pass) const {
   if (runtime_.plan.norm.root < 0) return nullptr;
   return values_of(pass) + runtime_.plan.norm_leaves + runtime_.plan.norm.root;
 }
@@ -57,6 +58,7 @@ void GradientNorm::pass(NormKind kind, double* values) {
   runtime_.shard.all_gather("norm", exchange + runtime_.shard.rank() * plan.norm.nodes_per_rank,
                             exchange, plan.norm.nodes_per_rank, DType::Float64, runtime_.reduce);
   merge(kind, global_adds_, values);
+  if (hook_) hook_(exchange + plan.norm.root, kind, runtime_.reduce);
 }
 
 void GradientNorm::sum_leaves(NormKind kind, double* values) {

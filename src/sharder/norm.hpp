@@ -8,7 +8,7 @@ namespace flatshard::detail {
 /// Enqueues on the reduce stream; the result stays in device memory.
 class GradientNorm {
  public:
-  GradientNorm(Runtime& runtime, NormKind kind);
+  GradientNorm(Runtime& runtime, NormKind kind, NormHook hook);
 
   /// Measures the accumulated gradients. Call after their last reduction.
   void measure();
@@ -30,10 +30,11 @@ class GradientNorm {
   void sum_leaves(NormKind kind, double* values);
   void merge(NormKind kind, std::span<const NormAdd> adds, double* values);
   double* values_of(int pass) const { return values_ + pass * value_count_; }
-  const double* result_of(int pass) const;
+  double* result_of(int pass) const;
 
   Runtime& runtime_;
   NormKind kind_;
+  NormHook hook_;
   bool checks_largest_ = false;
   double* values_;
   Elements value_count_;

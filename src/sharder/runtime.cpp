@@ -17,9 +17,11 @@ std::unique_ptr<Communicator> split_strided(Communicator& world, int stride) {
 
 }  // namespace
 
-Runtime::Runtime(Communicator& world_communicator, Plan made_plan, Device& on, Stream* user_compute)
+Runtime::Runtime(Communicator& world_communicator, Plan made_plan, Device& on, Stream* user_compute,
+                 MemoryResource* user_memory)
     : plan(std::move(made_plan)),
       device(on),
+      memory_resource(user_memory == nullptr ? on.memory() : *user_memory),
       kernels(on.kernels()),
       own_compute_(user_compute == nullptr ? on.make_compute_stream() : nullptr),
       own_gather_(on.make_stream()),
@@ -29,7 +31,7 @@ Runtime::Runtime(Communicator& world_communicator, Plan made_plan, Device& on, S
       own_secondary_(plan.request.strategy.secondary_shard
                          ? split_contiguous(world_communicator, plan.secondary_group)
                          : nullptr),
-      arena_(on.memory(), plan.arena_bytes),
+      arena_(memory_resource, plan.arena_bytes),
       compute(user_compute == nullptr ? *own_compute_ : *user_compute),
       gather(*own_gather_),
       reduce(*own_reduce_),

@@ -26,13 +26,15 @@ struct FlatMemory {
 /// Owns the arena, the engine's streams and the communicators split off the user's.
 class Runtime {
  public:
-  Runtime(Communicator& world, Plan plan, Device& device, Stream* compute);
+  /// `compute` and `memory`: none, and they are the device's.
+  Runtime(Communicator& world, Plan plan, Device& device, Stream* compute, MemoryResource* memory);
   ~Runtime();
   /// Waits for the streams: their work uses what is about to go. Errors nobody asked for are lost.
   void drain() noexcept;
 
   const Plan plan;
   Device& device;
+  MemoryResource& memory_resource;
   const KernelTable& kernels;
 
  private:  // in the order in which they must be made

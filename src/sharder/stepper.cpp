@@ -67,7 +67,7 @@ Stepper::Stepper(Runtime& runtime, Gatherer& gatherer, const Optimizer& optimize
       settings_(settings_of(runtime.plan, options)),
       seed_(options.seed),
       in_backward_(options.step_in_backward),
-      norm_(runtime, options.norm),
+      norm_(runtime, options.norm, options.norm_hook),
       control_(reinterpret_cast<DeviceControl*>(runtime.address(Role::Control, control_state))),
       times_(reinterpret_cast<std::int64_t*>(runtime.address(Role::Control, control_times))) {
   const LossScaler scaler =

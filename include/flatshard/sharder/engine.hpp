@@ -98,6 +98,8 @@ class Engine {
   void initialize(int parameter, const Initializer& initializer);
   /// `source` has all elements of the parameter; each rank takes what it owns.
   void assign(int parameter, const void* source, DType dtype);
+  /// The same from `root`, which broadcasts; the others' source is not read.
+  void assign_from(Rank root, int parameter, const void* source, DType dtype);
   LocalShard local(int parameter) const;
   Summoned summon(int module);
   /// Takes this rank's slices of the summoned values as new parameters.

@@ -2,7 +2,9 @@
 // construction, before anything is allocated.
 #pragma once
 
+#include <flatshard/core/buffer.hpp>
 #include <flatshard/core/device.hpp>
+#include <flatshard/core/stream.hpp>
 #include <flatshard/core/types.hpp>
 #include <flatshard/layout/wrap.hpp>
 #include <flatshard/ops/loss_scale.hpp>
@@ -10,6 +12,7 @@
 #include <flatshard/ops/step_control.hpp>
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <vector>
@@ -36,6 +39,13 @@ enum class BackwardPrefetch {
   None
 };
 
+/// Called once in every step (twice where fp64 gradients train), when this Sharder's ranks have
+/// measured their gradients and before the norm is used: `measure` is in device memory, the sum of
+/// squares or the largest magnitude of the summed gradients, equal on all ranks of a shard group.
+/// Enqueue on `stream` what combines it with the measures of other pipeline stages or tensor
+/// slices; never block. Not called where nothing is trainable.
+using NormHook = std::function<void(double* measure, NormKind kind, StreamRef stream)>;
+
 inline constexpr Elements unlimited_elements = std::numeric_limits<Elements>::max();
 
 struct Options {
@@ -55,10 +65,13 @@ struct Options {
                                   // clipping, loss scaling, OnNonFinite::Skip, skip_when_unused
   std::optional<ScaleSettings> loss_scale = {};  // for the rule that the precision policy names;
                                                  // none: the rule's defaults (static: 65536)
-  std::vector<GroupOptions> groups = {{}};  // hyper-parameter groups, by ParameterOptions::group
-  std::uint64_t seed = 0;                   // of stochastic rounding
-  Device* device = nullptr;                 // none: a host device of the Sharder's own
-  Stream* compute_stream = nullptr;         // where your kernels run; none: the device's choice
+  std::vector<GroupOptions> groups =
+      std::vector<GroupOptions>(1);  // hyper-parameter groups, by ParameterOptions::group
+  std::uint64_t seed = 0;            // of stochastic rounding
+  Device* device = nullptr;          // none: a host device of the Sharder's own
+  Stream* compute_stream = nullptr;  // where your kernels run; none: the device's choice
+  MemoryResource* memory = nullptr;  // of the device, for the arena; none: the device's own
+  NormHook norm_hook = {};           // other parallel dimensions' part of the norm
 };
 
 }  // namespace flatshard

@@ -52,7 +52,8 @@ class Sharder {
   /// what cannot be done, before anything is allocated.
   Sharder(Communicator& communicator, const Model& model, const Optimizer& optimizer,
           const Options& options = {})
-      : engine_(communicator, model, optimizer,
+      : rank_(communicator.rank()),
+        engine_(communicator, model, optimizer,
                 plan_request(communicator.size(), optimizer.states(),
                              communicator.canonical_reduction()),
                 options) {}
@@ -74,11 +75,15 @@ class Sharder {
   /// master dtype). Blocks the host until it is copied.
   template <class Element>
   void assign(Parameter parameter, std::span<const Element> values) {
-    const ParameterSpec& spec = engine_.parameter_spec(parameter.index);
-    FLATSHARD_EXPECTS(static_cast<Elements>(values.size()) == spec.numel(),
-                      "assign: parameter '" + spec.name + "' has " + std::to_string(spec.numel()) +
-                          " elements, not " + std::to_string(values.size()));
+    expect_count(parameter, values.size());
     engine_.assign(parameter.index, values.data(), dtype_of<Element>);
+  }
+  /// Collective: the same with the values of `root`, which broadcasts them; the other ranks may
+  /// pass none. Holds the whole parameter in device memory meanwhile.
+  template <class Element>
+  void assign_from(Rank root, Parameter parameter, std::span<const Element> values) {
+    if (rank_ == root) expect_count(parameter, values.size());
+    engine_.assign_from(root, parameter.index, values.data(), dtype_of<Element>);
   }
   /// Collective: calls `function(FullParameters<master_type>)` with the whole parameters of the
   /// module's units in master precision. With write_back each rank takes its slices of what the
@@ -162,6 +167,13 @@ class Sharder {
   void reduce(const Module& module) { engine_.reduce(module.index()); }
 
  private:
+  void expect_count(Parameter parameter, std::size_t count) const {
+    const ParameterSpec& spec = engine_.parameter_spec(parameter.index);
+    FLATSHARD_EXPECTS(static_cast<Elements>(count) == spec.numel(),
+                      "assign: parameter '" + spec.name + "' has " + std::to_string(spec.numel()) +
+                          " elements, not " + std::to_string(count));
+  }
+
   template <class Function>
   void call(Phase phase, int module, Function&& function) {
     engine_.enter(phase, module);
@@ -174,6 +186,7 @@ class Sharder {
     engine_.leave(phase, module, true);
   }
 
+  Rank rank_;
   Engine engine_;
 };
 

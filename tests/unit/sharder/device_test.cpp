@@ -128,3 +128,21 @@ TEST_CASE("two Sharders on one device, side by side") {
   CHECK(one->step().wait().grad_norm > 0);
   CHECK(other->step().wait().grad_norm > 0);
 }
+
+TEST_CASE("the arena may come from memory of the user's own") {
+  const TestModel test;
+  HostDevice device;
+  HostMemory mine;
+  Solo solo(device.kernels());
+  {
+    const auto trainer =
+        make_trainer(StrategyName::FullShard, PrecisionName::Fp32, solo, test.model, AdamW{},
+                     {.groups = {{}, {}}, .device = &device, .memory = &mine});
+    CHECK(mine.allocated() == trainer->plan().arena_bytes);
+    run_micro_step(*trainer, test, 0, 0);
+    CHECK(!trainer->step().wait().skipped);
+    trainer->summon_full(test.head, [](const Views&) {});
+  }
+  CHECK(mine.allocated() == 0);
+  CHECK(device.memory().allocations() == 0);
+}

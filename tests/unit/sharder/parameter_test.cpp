@@ -156,6 +156,43 @@ TEST_CASE("assigned values are what forward and summon_full see, from every dtyp
   });
 }
 
+TEST_CASE("values of one rank reach all ranks; the others need none") {
+  for (const int world : {1, 3, 4})
+    on_ranks(world, [&](Communicator& communicator) {
+      const OddModel odd;
+      Fp32 sharder(communicator, odd.model, AdamW{});
+      const Rank root = world - 1;
+      for (const Parameter parameter : odd.parameters) {
+        std::vector<double> values;
+        for (Elements i = 0; i < odd.spec(parameter).numel() && communicator.rank() == root; ++i)
+          values.push_back(value_of(parameter, i));
+        sharder.assign_from(root, parameter, std::span<const double>(values));
+      }
+      CHECK(sharder.engine().device().memory().allocated() == sharder.plan().arena_bytes);
+      for (const Parameter parameter : {odd.parameters[0], odd.parameters[2], odd.parameters[5]})
+        sharder.forward(odd.module_of(parameter), [&](auto weights) {
+          for (Elements i = 0; i < weights[parameter].numel(); ++i)
+            CHECK(static_cast<double>(weights[parameter][i]) == value_of(parameter, i));
+        });
+    });
+  int heard = 0;
+  std::mutex mutex;
+  CHECK_THROWS_AS(on_ranks(2,
+                           [&](Communicator& communicator) {
+                             const OddModel odd;
+                             Fp32 sharder(communicator, odd.model, AdamW{});
+                             try {
+                               sharder.assign_from(1, odd.parameters[0], std::span<const float>());
+                             } catch (const Error& error) {
+                               const std::lock_guard lock(mutex);
+                               heard += contains(error.what(), "'a.weight' has 7 elements, not 0");
+                               throw;
+                             }
+                           }),
+                  CommunicationError);
+  CHECK(heard == 2);
+}
+
 TEST_CASE("a master keeps the bits that the compute dtype drops") {
   on_ranks(2, [](Communicator& communicator) {
     const OddModel odd;

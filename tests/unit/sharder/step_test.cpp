@@ -279,3 +279,38 @@ TEST_CASE("a step in backward reports norm and non-finite gradients afterwards")
                    "gradient_divisor"));
   });
 }
+
+TEST_CASE("a hook adds other parallel dimensions' part to the norm, clipping follows") {
+  for (const StrategyName strategy : all_strategies)
+    for (const NormKind kind : {NormKind::Two, NormKind::Infinity})
+      on_ranks(2, [&](Communicator& comm) {
+        int calls = 0;
+        const auto hook = [&](double* measure, NormKind found, StreamRef stream) {
+          ++calls;
+          CHECK(found == kind);
+          host_stream(stream).enqueue([measure] { *measure = *measure * 4; });
+        };
+        Rig rig(comm, strategy, PrecisionName::Fp32,
+                {.max_grad_norm = 0.5, .norm = kind, .norm_hook = hook});
+        const StepReport report = rig.step(0, ordinary()).wait();
+        const bool two = kind == NormKind::Two;
+        CHECK(report.grad_norm == doctest::Approx(two ? std::sqrt(4 * 242.0) / 2 : 4 * 0.5));
+        CHECK(report.clip_coefficient == doctest::Approx(0.5 / report.grad_norm));
+        CHECK(calls == 1);
+      });
+}
+
+TEST_CASE("the mean of ones is one, whatever they are divided by") {
+  for (const int world : {1, 2, 3, 6, 7})
+    for (const int micro_steps : {1, 8})
+      on_ranks(world, [&](Communicator& comm) {
+        Rig rig(comm, StrategyName::FullShard, PrecisionName::Fp32,
+                {.max_micro_steps = micro_steps});
+        for (int k = 0; k < micro_steps; ++k) {
+          rig.trainer->micro_step(k + 1 == micro_steps);
+          rig.backward(0, [](Rank, int, Parameter, Elements) { return 1.0; });
+        }
+        rig.trainer->step();
+        CHECK(rig.weight_of(rig.hand.weight, 200) == 0);
+      });
+}
