@@ -6,7 +6,6 @@
 #include <array>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <string_view>
 
 #include "option_error.hpp"
@@ -17,11 +16,23 @@ namespace {
 namespace fs = std::filesystem;
 using flatshard::mix64;
 
+constexpr std::uintmax_t largest_file = std::uintmax_t{1} << 32;  // bytes
+
+/// Only of regular files: a pipe may never begin, a device may never end.
 std::vector<std::uint8_t> read_bytes(const fs::path& path) {
-  std::ifstream file{path, std::ios::binary};
-  if (!file || fs::is_directory(path))
-    throw OptionError("the data file " + path.string() + " cannot be read");
-  return {std::istreambuf_iterator<char>{file}, std::istreambuf_iterator<char>{}};
+  std::error_code none;  // what goes wrong leaves the file unread
+  std::ifstream file;
+  if (fs::is_regular_file(path, none)) file.open(path, std::ios::binary);
+  if (!file.is_open())
+    throw OptionError("the data file " + path.string() + " cannot be read as a regular file");
+  const std::uintmax_t size = fs::file_size(path);
+  if (size > largest_file)
+    throw OptionError("the data file " + path.string() + " has " + std::to_string(size) +
+                      " bytes; at most " + std::to_string(largest_file) + " are read into memory");
+  std::vector<std::uint8_t> bytes(static_cast<std::size_t>(size));
+  file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  bytes.resize(static_cast<std::size_t>(file.gcount()));
+  return bytes;
 }
 
 constexpr std::array<std::string_view, 8> text_folders = {"include", "src",   "kernels", "examples",

@@ -1,12 +1,28 @@
 // Trains a GPT on text with every strategy and precision of flatshard: train_gpt --help.
 #include <flatshard/core/error.hpp>
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cstdio>
+#include <new>
+#include <stdexcept>
 
 #include "option_error.hpp"
 #include "training.hpp"
 
 namespace {
+
+/// So that no file that is opened later stands where standard output was closed.
+void open_standard_streams() {
+  for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; ++descriptor)
+    if (fcntl(descriptor, F_GETFD) == -1) static_cast<void>(open("/dev/null", O_RDWR));
+}
+
+void flush_output() {
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+    throw std::runtime_error("standard output cannot be written");
+}
 
 int run(int argc, char** argv) {
   const train_gpt::CommandLine line = train_gpt::read_command_line(argc, argv);
@@ -16,6 +32,7 @@ int run(int argc, char** argv) {
     std::fputs(train_gpt::plan_text(line.options).c_str(), stdout);
   else
     train_gpt::run_training(line.options);
+  flush_output();
   return 0;
 }
 
@@ -27,12 +44,15 @@ int complain(const std::exception& error, int code) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  open_standard_streams();
   try {
     return run(argc, argv);
   } catch (const train_gpt::OptionError& error) {
     return complain(error, 2);
   } catch (const flatshard::UsageError& error) {
     return complain(error, 2);
+  } catch (const std::bad_alloc&) {
+    return complain(std::runtime_error("there is not enough memory"), 1);
   } catch (const std::exception& error) {
     return complain(error, 1);
   }

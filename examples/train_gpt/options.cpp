@@ -3,6 +3,9 @@
 #include <CLI/CLI.hpp>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
+#include <limits>
+#include <type_traits>
 
 #include "option_names.hpp"
 
@@ -15,6 +18,9 @@ std::pair<std::string, std::string> split_argument(const std::string& text) {
   if (colon == std::string::npos) return {text, ""};
   return {text.substr(0, colon), text.substr(colon + 1)};
 }
+
+constexpr std::int64_t most_layers = 10000, most_ranks = 65536, most_threads = 1024;
+constexpr double most_activations = 1e15;  // elements
 
 template <class Number>
 Number parse_number(const std::string& option, const std::string& text) {
@@ -57,34 +63,59 @@ void read_scaler(const std::string& text, Options& o) {
     throw OptionError("--scaler takes a number only as static:X, not '" + text + "'");
 }
 
-/// CLI11 reads "-1" as the largest unsigned number.
-std::string refuse_minus(const std::string& text) {
-  return text.find('-') == std::string::npos ? "" : "it must not be negative";
+/// What is wrong with `text` as a Number; empty: nothing. CLI11 by itself reads "" as 0, "-1" as
+/// the largest unsigned number, and a number that is too large as the largest that there is.
+template <class Number>
+std::string check_number(const std::string& text) {
+  Number number{};
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  if (!text.empty() && stop == end && error == std::errc{}) return "";
+  if (error == std::errc::result_out_of_range) return text + " is out of range";
+  if (std::is_unsigned_v<Number> && text.starts_with('-')) return "it must not be negative";
+  return (std::is_integral_v<Number> ? "it takes a whole number, not '"
+                                     : "it takes a number, not '") +
+         text + "'";
+}
+
+template <class Target>
+struct NumberOf {
+  using type = Target;
+};
+template <class Number>
+struct NumberOf<std::optional<Number>> {
+  using type = Number;
+};
+
+template <class Target>
+void add_number(CLI::App& app, const std::string& option, Target& target,
+                const std::string& meaning) {
+  app.add_option(option, target, meaning)->check(check_number<typename NumberOf<Target>::type>);
 }
 
 void add_model_options(CLI::App& app, Options& o) {
   app.add_option("--data", o.data, "text file (default: the project's own text)");
-  app.add_option("--layers", o.model.layers, "transformer blocks");
-  app.add_option("--width", o.model.width, "of the residual stream");
-  app.add_option("--heads", o.model.heads, "of attention");
-  app.add_option("--context", o.model.context, "tokens of a sequence");
+  add_number(app, "--layers", o.model.layers, "transformer blocks");
+  add_number(app, "--width", o.model.width, "of the residual stream");
+  add_number(app, "--heads", o.model.heads, "of attention");
+  add_number(app, "--context", o.model.context, "tokens of a sequence");
 }
 
 void add_training_options(CLI::App& app, Options& o) {
-  app.add_option("--batch", o.batch, "sequences of a step, over all ranks and micro-steps");
-  app.add_option("--accumulate", o.accumulate, "micro-steps of a step");
-  app.add_option("--steps", o.steps, "optimizer steps");
-  app.add_option("--seed", o.seed, "of data and initial values")->check(refuse_minus);
+  add_number(app, "--batch", o.batch, "sequences of a step, over all ranks and micro-steps");
+  add_number(app, "--accumulate", o.accumulate, "micro-steps of a step");
+  add_number(app, "--steps", o.steps, "optimizer steps");
+  add_number(app, "--seed", o.seed, "of data and initial values");
   add_choice(app, "--optimizer", o.optimizer, optimizers, "update rule");
-  app.add_option("--lr", o.lr, "learning rate, constant");
-  app.add_option("--weight-decay", o.weight_decay, "of matrices");
-  app.add_option("--clip", o.clip, "largest norm of the gradient, 0: off");
+  add_number(app, "--lr", o.lr, "learning rate, constant");
+  add_number(app, "--weight-decay", o.weight_decay, "of matrices");
+  add_number(app, "--clip", o.clip, "largest norm of the gradient, 0: off");
 }
 
 void add_sharding_options(CLI::App& app, Options& o) {
-  app.add_option("--ranks", o.ranks, "ranks, as threads of this process");
+  add_number(app, "--ranks", o.ranks, "ranks, as threads of this process");
   add_choice(app, "--strategy", o.strategy, strategies, "what is sharded");
-  app.add_option("--shard-group", o.shard_group, "ranks of a shard group (hybrids, secondary)");
+  add_number(app, "--shard-group", o.shard_group, "ranks of a shard group (hybrids, secondary)");
   add_choice(app, "--precision", o.precision, precisions, "dtype of each role");
   add_choice(app, "--accumulation", o.accumulation, accumulations, "how micro-steps add up");
   add_choice(app, "--reduce", o.reduce, reduce_moments, "when gradients are reduced");
@@ -93,11 +124,11 @@ void add_sharding_options(CLI::App& app, Options& o) {
          "--wrap", [&o](const std::string& text) { read_wrap(text, o); },
          "units: " + joined_names(std::span<const Choice<Wrap>>{wraps}))
       ->type_name("NAME");
-  app.add_option("--prefetch-forward", o.prefetch_forward, "units gathered ahead");
+  add_number(app, "--prefetch-forward", o.prefetch_forward, "units gathered ahead");
   add_choice(app, "--prefetch-backward", o.prefetch_backward, backward_prefetches,
              "when backward gathers ahead");
-  app.add_option("--max-live", o.max_live, "most gathered elements");
-  app.add_option("--persist", o.persist, "parameters of at most so many elements stay whole");
+  add_number(app, "--max-live", o.max_live, "most gathered elements");
+  add_number(app, "--persist", o.persist, "parameters of at most so many elements stay whole");
   app.add_flag("--step-in-backward", o.step_in_backward, "update each unit inside backward");
 }
 
@@ -106,9 +137,9 @@ void add_running_options(CLI::App& app, Options& o) {
          "--scaler", [&o](const std::string& text) { read_scaler(text, o); },
          "loss scale: " + joined_names(std::span<const Choice<Scaler>>{scalers}))
       ->type_name("NAME");
-  app.add_option("--initial-scale", o.initial_scale, "first loss scale");
+  add_number(app, "--initial-scale", o.initial_scale, "first loss scale");
   add_choice(app, "--stream", o.stream, stream_forms, "form of the host streams");
-  app.add_option("--threads", o.threads, "threads per rank, of the library's kernels");
+  add_number(app, "--threads", o.threads, "threads per rank, of the library's kernels");
   app.add_option("--metrics", o.metrics, "file for one JSON line a step");
   app.add_flag("--plan", o.plan, "print the Plan and exit");
 }
@@ -121,6 +152,11 @@ template <class Number>
 void require_at_least(const std::string& option, Number value, Number least) {
   require(value >= least,
           option + " must be at least " + std::to_string(least) + ", not " + std::to_string(value));
+}
+
+void require_at_most(const std::string& option, std::int64_t value, std::int64_t most) {
+  require(value <= most,
+          option + " must be at most " + std::to_string(most) + ", not " + std::to_string(value));
 }
 
 void validate_counts(const Options& o) {
@@ -138,14 +174,29 @@ void validate_counts(const Options& o) {
     require_at_least<std::int64_t>(option, value, 1);
   require_at_least<std::int64_t>("--prefetch-forward", o.prefetch_forward, 0);
   require_at_least<std::int64_t>("--persist", o.persist, 0);
+  require_at_most("--layers", o.model.layers, most_layers);
+  require_at_most("--ranks", o.ranks, most_ranks);
+  require_at_most("--threads", o.threads, most_threads);
+}
+
+/// In double: what no machine has overflows a 64-bit count.
+void validate_memory(const Options& o) {
+  const double tokens =
+      static_cast<double>(o.sequences_per_micro_step()) * static_cast<double>(o.model.context);
+  const double scores = static_cast<double>(o.model.heads) * static_cast<double>(o.model.context);
+  const double elements = tokens * (scores + 16.0 * static_cast<double>(o.model.width) +
+                                    static_cast<double>(o.model.vocabulary));
+  require(o.plan || elements * static_cast<double>(o.model.layers) < most_activations,
+          "a micro-step of this --batch, --context, --heads, --width and --layers needs more than "
+          "any machine's memory; --plan may still describe the sharding");
 }
 
 void validate_numbers(const Options& o) {
   for (const auto& [option, value] : {std::pair<const char*, double>{"--lr", o.lr},
                                       {"--weight-decay", o.weight_decay},
                                       {"--clip", o.clip}})
-    require(std::isfinite(value) && value >= 0,
-            std::string{option} + " must be a finite number that is not negative");
+    require(value >= 0 && value <= std::numeric_limits<float>::max(),
+            std::string{option} + " must be a number that is not negative and not above 3.4e38");
   for (const auto& [option, value] :
        {std::pair<const char*, double>{"--initial-scale", o.initial_scale.value_or(1)},
         {"--scaler static:X", o.static_scale}})
@@ -174,6 +225,12 @@ void validate_sharding(const Options& o) {
   require(o.reduce != flatshard::ReduceMoment::ReplicaBoundary || is_hybrid(o.strategy),
           "--reduce replica_boundary needs a strategy with replicas: hybrid_shard or "
           "hybrid_shard_grad_op");
+}
+
+void validate_files(const Options& o) {
+  std::error_code ignored;  // of a file that is not there
+  require(o.data.empty() || !std::filesystem::equivalent(o.data, o.metrics, ignored),
+          "--metrics would overwrite the text of --data " + o.data);
 }
 
 void validate_scaling(const Options& o) {
@@ -232,8 +289,10 @@ void validate(const Options& options) {
   validate_counts(options);
   validate_numbers(options);
   validate_division(options);
+  validate_memory(options);
   validate_sharding(options);
   validate_scaling(options);
+  validate_files(options);
 }
 
 std::string name_of(Strategy strategy) { return choice_name<Strategy>(strategy, strategies); }

@@ -41,6 +41,13 @@ std::optional<flatshard::ScaleSettings> make_scale(const Options& o) {
   return flatshard::LossScaler::constant(o.static_scale).settings;
 }
 
+/// Throws flatshard::UsageError before any rank would.
+std::optional<flatshard::ScaleSettings> make_valid_scale(const Options& o) {
+  const std::optional<flatshard::ScaleSettings> scale = make_scale(o);
+  if (scale) flatshard::validate(*scale);
+  return scale;
+}
+
 flatshard::Options make_options(const Options& o) {
   flatshard::Options options;
   options.max_grad_norm = o.clip;
@@ -54,7 +61,7 @@ flatshard::Options make_options(const Options& o) {
   options.max_live_elements = o.max_live.value_or(flatshard::unlimited_elements);
   options.persistence_threshold = o.persist;
   options.step_in_backward = o.step_in_backward;
-  options.loss_scale = make_scale(o);
+  options.loss_scale = make_valid_scale(o);
   options.groups = {{}, {.weight_decay = false}};
   options.seed = o.seed;
   return options;

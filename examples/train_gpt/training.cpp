@@ -2,6 +2,9 @@
 
 #include <flatshard/flatshard.hpp>
 
+#include <new>
+#include <stdexcept>
+
 #include "precision_table.hpp"
 #include "progress.hpp"
 #include "trainer.hpp"
@@ -79,7 +82,7 @@ class RankTraining {
     communicator_.all_reduce("loss", &sum, &sum, 1, flatshard::DType::Float64,
                              flatshard::DType::Float64, stream_);
     stream_.synchronize();
-    return sum / (options_.ranks * options_.accumulate);
+    return sum / (static_cast<double>(options_.ranks) * options_.accumulate);
   }
 
   void read_batch(std::int64_t step, std::int64_t micro_batch) {
@@ -115,8 +118,12 @@ void run_training(const Options& options) {
     Reporter reporter(options);
     flatshard::ThreadWorld world(options.ranks);
     world.run([&](flatshard::Communicator& communicator) {
-      RankTraining training(communicator, options, *setup, type, corpus);
-      training.run(communicator.rank() == 0 ? &reporter : nullptr);
+      try {
+        RankTraining training(communicator, options, *setup, type, corpus);
+        training.run(communicator.rank() == 0 ? &reporter : nullptr);
+      } catch (const std::bad_alloc&) {
+        throw std::runtime_error("there is not enough memory");
+      }
     });
   });
 }

@@ -2,8 +2,12 @@
 
 #include "float_environment.hpp"
 
+#include <flatshard/core/error.hpp>
+
 #include <algorithm>
 #include <cstdint>
+#include <string>
+#include <system_error>
 
 namespace flatshard::host {
 
@@ -21,14 +25,27 @@ struct alignas(64) ThreadTeam::Worker {
 ThreadTeam::ThreadTeam(int threads)
     : workers_count_(std::max(threads, 1) - 1),
       workers_(std::make_unique<Worker[]>(static_cast<std::size_t>(workers_count_))) {
-  for (int i = 0; i < workers_count_; ++i)
-    workers_.get()[i].thread = std::thread([this, i] { work(i); });
+  for (int i = 0; i < workers_count_; ++i) start(i);
 }
 
-ThreadTeam::~ThreadTeam() {
+ThreadTeam::~ThreadTeam() { stop(); }
+
+void ThreadTeam::start(int index) {
+  try {
+    workers_.get()[index].thread = std::thread([this, index] { work(index); });
+  } catch (const std::system_error& error) {
+    stop();
+    throw Error("host device: cannot start thread " + std::to_string(index + 2) + " of " +
+                    std::to_string(threads()) + ": " + error.what(),
+                {__FILE__, __LINE__});
+  }
+}
+
+void ThreadTeam::stop() {
   stopping_ = true;
   for (int i = 0; i < workers_count_; ++i) workers_.get()[i].wake();
-  for (int i = 0; i < workers_count_; ++i) workers_.get()[i].thread.join();
+  for (int i = 0; i < workers_count_; ++i)
+    if (workers_.get()[i].thread.joinable()) workers_.get()[i].thread.join();
 }
 
 int ThreadTeam::parts_for(Elements count) const {

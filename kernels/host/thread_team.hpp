@@ -17,6 +17,7 @@ namespace flatshard::host {
 /// caller does all of its work alone.
 class ThreadTeam {
  public:
+  /// Throws Error when the system has no more threads.
   explicit ThreadTeam(int threads);
   ~ThreadTeam();
   ThreadTeam(const ThreadTeam&) = delete;
@@ -57,6 +58,8 @@ class ThreadTeam {
   using Part = void (*)(const void* context, int part, int parts);
   struct Worker;
 
+  void start(int index);
+  void stop();
   void run(int parts, const void* context, Part function) noexcept;
   void share(int parts, const void* context, Part function);
   void work(int index) noexcept;

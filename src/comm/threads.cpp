@@ -130,10 +130,12 @@ ThreadWorld::ThreadWorld(int size, const KernelTable& kernels, ThreadWorldOption
 
 void ThreadWorld::run(const std::function<void(Communicator&)>& rank_main) {
   const auto session = std::make_shared<ThreadSession>(size_, *kernels_, options_);
-  std::vector<Rank> members(static_cast<std::size_t>(size_));
+  const auto members_count = static_cast<std::size_t>(size_);
+  std::vector<Rank> members(members_count);
   std::iota(members.begin(), members.end(), 0);
   const auto group = std::make_shared<ThreadGroup>(session, std::move(members));
   std::vector<std::thread> threads;
+  threads.reserve(members_count);
   for (Rank rank = 0; rank < size_; ++rank) {
     try {
       threads.emplace_back([&rank_main, &group, rank] { run_rank(rank_main, group, rank); });

@@ -1,7 +1,11 @@
 #include "data.hpp"
 
 #include <doctest/doctest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
 #include <set>
 
 #include "option_error.hpp"
@@ -44,10 +48,29 @@ TEST_CASE("other steps and seeds are other data") {
 
 TEST_CASE("data that cannot be used is refused in one sentence") {
   CHECK_THROWS_WITH_AS(Corpus::from_file("/nonexistent/file.txt", 8),
-                       "the data file /nonexistent/file.txt cannot be read", OptionError);
-  CHECK_THROWS_WITH_AS(Corpus::from_file("/", 8), "the data file / cannot be read", OptionError);
+                       "the data file /nonexistent/file.txt cannot be read as a regular file",
+                       OptionError);
+  for (const char* path : {"/", "/dev/zero", "/dev/null"})
+    CHECK_THROWS_WITH_AS(Corpus::from_file(path, 8), doctest::Contains("regular file"),
+                         OptionError);
   CHECK_THROWS_AS((Corpus{std::vector<std::uint8_t>(8), "short", 8}), OptionError);
   CHECK_NOTHROW(Corpus{std::vector<std::uint8_t>(9), "enough", 8});
+}
+
+TEST_CASE("a pipe is refused, not waited for, and a file beyond memory is not read") {
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("train_gpt_data_" + std::to_string(getpid()));
+  std::filesystem::create_directory(folder);
+  const std::string pipe = folder / "pipe", large = folder / "large", small = folder / "small";
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  CHECK_THROWS_WITH_AS(Corpus::from_file(pipe, 8), doctest::Contains("regular file"), OptionError);
+  std::ofstream{large}.put('x');
+  std::filesystem::resize_file(large, std::uintmax_t{1} << 40);
+  CHECK_THROWS_WITH_AS(Corpus::from_file(large, 8), doctest::Contains("1099511627776 bytes"),
+                       OptionError);
+  std::ofstream{small} << "exactly 18 bytes.\n";
+  CHECK(Corpus::from_file(small, 8).size() == 18);
+  std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("the project's own text is found and is large enough to train on") {

@@ -1,7 +1,11 @@
 #include "options.hpp"
 
 #include <doctest/doctest.h>
+#include <unistd.h>
 
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
 #include <vector>
 
 using namespace train_gpt;
@@ -188,6 +192,40 @@ TEST_CASE("what cannot be meant is refused in one sentence") {
   check_refused({"--precision", "fp16_mixed", "--scaler", "torch:2"}, "torch:2");
   check_refused({"--step-in-backward"}, "--clip 0");
   check_refused({"file.txt"}, "file.txt");
+}
+
+TEST_CASE("a number is all of its text, and within its range") {
+  for (const char* option :
+       {"--layers", "--width", "--heads", "--context", "--batch", "--accumulate", "--steps",
+        "--seed", "--ranks", "--shard-group", "--prefetch-forward", "--max-live", "--persist",
+        "--threads", "--lr", "--weight-decay", "--clip", "--initial-scale"})
+    for (const char* text : {"", " ", "x", "1x", "1 2", "+1", "0x10", "1e999"})
+      check_refused({option, text}, option);
+  for (const char* option : {"--steps", "--seed", "--max-live", "--persist", "--ranks"})
+    check_refused({option, "99999999999999999999"}, "99999999999999999999 is out of range");
+  CHECK(read({"--steps", "9223372036854775807"}).options.steps == INT64_MAX);
+}
+
+TEST_CASE("what no machine can do is refused") {
+  check_refused({"--lr", "1e39"}, "--lr");
+  check_refused({"--layers", "9223372036854775807"}, "--layers must be at most 10000");
+  check_refused({"--ranks", "65537", "--batch", "65537"}, "--ranks must be at most 65536");
+  check_refused({"--threads", "2147483647"}, "--threads must be at most 1024");
+  check_refused({"--batch", "4611686018427387904"}, "memory");
+  check_refused({"--context", "9223372036854775807"}, "memory");
+  check_refused({"--width", "4611686018427387904"}, "memory");
+  CHECK_NOTHROW(read({"--plan", "--batch", "4611686018427387904"}));
+}
+
+TEST_CASE("metrics do not overwrite the data") {
+  const std::filesystem::path text =
+      std::filesystem::temp_directory_path() / ("train_gpt_text_" + std::to_string(getpid()));
+  std::ofstream{text} << "text";
+  const std::string same = text.parent_path() / "." / text.filename();
+  check_refused({"--data", text.c_str(), "--metrics", same.c_str()}, "overwrite");
+  CHECK_NOTHROW(read({"--data", text.c_str()}));
+  std::filesystem::remove(text);
+  CHECK_NOTHROW(read({"--data", text.c_str(), "--metrics", same.c_str()}));
 }
 
 TEST_CASE("--help names every option") {

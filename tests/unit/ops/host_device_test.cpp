@@ -1,3 +1,4 @@
+#include <sys/resource.h>
 #include <flatshard/core/error.hpp>
 
 #include <atomic>
@@ -162,3 +163,23 @@ TEST_CASE("fill: initial values by canonical index do not depend on threads or c
     CHECK(values == expected);
   }
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST_CASE("threads that the system does not have are an Error, and those that ran are joined") {
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_AS, &before) == 0);
+  rlimit small = before;
+  small.rlim_cur = rlim_t{4} << 30;  // bytes of addresses: for some stacks
+  REQUIRE(setrlimit(RLIMIT_AS, &small) == 0);
+  HostOptions options;
+  options.threads = 4096;
+  std::string message;
+  try {
+    HostDevice device(options);
+  } catch (const Error& error) {
+    message = error.what();
+  }
+  REQUIRE(setrlimit(RLIMIT_AS, &before) == 0);
+  CHECK(message.find("cannot start thread") != std::string::npos);
+}
+#endif
