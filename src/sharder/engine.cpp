@@ -38,7 +38,8 @@ Engine::Parts::Parts(Communicator& communicator, const Model& described, const O
       order(static_cast<int>(model.modules().size())),
       uses(runtime.plan.units.size()),
       takes_part(runtime.plan.flats.size(), false),
-      computed(runtime.make_event()) {}
+      computed(runtime.make_event()),
+      decided(runtime.make_event()) {}
 
 Engine::Engine(Communicator& communicator, const Model& model, const Optimizer& optimizer,
                const PlanRequest& request, const Options& options)

@@ -26,6 +26,7 @@ void Engine::Parts::open_micro_step(bool is_last) {
   if (last && options.step_in_backward) {
     order_parameter_writes();
     stepper.begin_step(default_divisor());
+    runtime.order(runtime.reduce, *decided, runtime.compute);  // which may read the loss scale
   }
 }
 

@@ -35,13 +35,14 @@ struct Engine::Parts {
   detail::Stepper stepper;
   detail::CallOrder order;
 
-  std::vector<UnitUse> uses;     // per unit
-  std::vector<bool> takes_part;  // per flat: to be updated in this step
-  int micro_step = -1;           // index of the open micro-step; -1: none since the last step
-  bool last = false;             // it is the step's last
-  bool stale = false;            // masters were set: compute copies must follow
-  std::string broken;            // why the step must be discarded
-  std::unique_ptr<Event> computed;
+  std::vector<UnitUse> uses;        // per unit
+  std::vector<bool> takes_part;     // per flat: to be updated in this step
+  int micro_step = -1;              // index of the open micro-step; -1: none since the last step
+  bool last = false;                // it is the step's last
+  bool stale = false;               // masters were set: compute copies must follow
+  std::string broken;               // why the step must be discarded
+  std::unique_ptr<Event> computed;  // recorded on the compute stream
+  std::unique_ptr<Event> decided;   // on the reduce stream: what step in backward multiplies by
 
   /// Units that calls of `module` need; throws UsageError when the model has no such module.
   const std::vector<int>& touched(int module) const;

@@ -56,7 +56,7 @@ void Gatherer::prefetch(int unit) {
 void Gatherer::gather(int unit) {
   const UnitPlan& plan = runtime_.unit(unit);
   State& gathering = state(unit);
-  while (live_ > max_live_ - plan.gathered_elements && evict_prefetched()) continue;
+  while (live_ > max_live_ - plan.gathered_elements && evict_prefetched(false)) continue;
   FLATSHARD_EXPECTS(live_ <= max_live_ - plan.gathered_elements,
                     fmt::format("gathering unit '{}' ({} elements) beside {} live ones exceeds "
                                 "max_live_elements {}",
@@ -104,7 +104,7 @@ int Gatherer::free_slot() const {
 }
 
 int Gatherer::take_slot(int unit) {
-  if (free_slot() < 0) evict_prefetched();
+  if (free_slot() < 0) evict_prefetched(true);
   const int slot = free_slot();
   FLATSHARD_EXPECTS(
       slot >= 0,
@@ -117,9 +117,9 @@ int Gatherer::take_slot(int unit) {
   return slot;
 }
 
-bool Gatherer::evict_prefetched() {
+bool Gatherer::evict_prefetched(bool from_ring) {
   for (int unit = 0; unit < static_cast<int>(states_.size()); ++unit)
-    if (state(unit).prefetched && state(unit).holds == 0) {
+    if (state(unit).prefetched && state(unit).holds == 0 && (!from_ring || state(unit).slot >= 0)) {
       drop(unit);
       return true;
     }

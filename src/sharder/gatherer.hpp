@@ -62,7 +62,8 @@ class Gatherer {
   void keep_secondary(const Flat& flat, const FlatMemory& memory, const std::byte* whole);
   int free_slot() const;
   int take_slot(int unit);
-  bool evict_prefetched();
+  /// Drops a unit that was gathered ahead and not used yet; false when there is none.
+  bool evict_prefetched(bool from_ring);
   void drop(int unit);
 
   Runtime& runtime_;

@@ -43,6 +43,7 @@ class Same {
     CAPTURE(to_string(training));
     const Trained trained = train(training);
     CHECK(trained.replicas_agree);
+    for (const StepReport& report : trained.reports) CHECK(!report.skipped);
     if (!hash_) hash_ = trained.hash();
     CHECK(trained.hash() == *hash_);
   }
@@ -259,8 +260,26 @@ TEST_CASE("one hash with a step in backward and without") {
         training.options.max_grad_norm = 0;
         training.options.step_in_backward = in_backward;
         training.host.form = world == 2 ? StreamForm::Threaded : StreamForm::Inline;
+        training.threaded_compute = world == 4;
         same.check(training);
       }
+}
+
+TEST_CASE("a step in backward updates unused modules too, the same as the step would") {
+  const std::array forward{0, 1, 2, 3, 5}, backward{5, 3, 2, 1, 0};  // without the last block
+  Same same;
+  for (const StrategyName strategy : all_strategies)
+    for (const bool in_backward : {false, true}) {
+      Training training = clipped(strategy, 2, 2);
+      training.options.max_grad_norm = 0;
+      training.options.step_in_backward = in_backward;
+      training.hooks.micro_step = [&](Trainer& trainer, const TestModel& test, std::int64_t step,
+                                      Elements micro_batch) {
+        if (step == 1) return run_calls(trainer, test, step, micro_batch, forward, backward);
+        run_micro_step(trainer, test, step, micro_batch);
+      };
+      same.check(training);
+    }
 }
 
 TEST_CASE("other optimizers: one hash over strategies and world sizes") {
