@@ -98,7 +98,7 @@ build_subproject() {
   local folder=build-full/subproject
   rm -rf "$folder" && mkdir -p "$folder/source/subprojects" &&
     cp tests/subproject/* "$folder/source" && ln -s "$PWD" "$folder/source/subprojects/flatshard" &&
-    CXX=${CXX:-g++} meson setup "$folder/build" "$folder/source" --buildtype=debug -Dwerror=true &&
+    CXX=${CXX:-g++} meson setup "$folder/build" "$folder/source" --buildtype=debug -Db_pch=false -Dwerror=true &&
     ninja -C "$folder/build" && "$folder/build/guest"
 }
 
