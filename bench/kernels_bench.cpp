@@ -5,10 +5,12 @@
 
 #include <benchmark/benchmark.h>
 
+#include <bit>
 #include <cmath>
 #include <cstdio>
 #include <string>
 
+#include "../kernels/host/cache_size.hpp"
 #include "../kernels/host/thread_team.hpp"
 #include "measure.hpp"
 #include "rivals.hpp"
@@ -16,8 +18,14 @@
 namespace flatshard_bench {
 namespace {
 
-constexpr Elements count = Elements{32} << 20;  // elements: 128 MiB of fp32
-constexpr Elements sample = 61;                 // every 61st element is verified
+/// Elements of an array, a power of two: 128 MiB of fp32, or more where a bf16 array would fit the
+/// last-level cache.
+const Elements count = [] {
+  Elements elements = Elements{32} << 20;
+  while (2 * elements < host::last_level_cache()) elements *= 2;
+  return elements;
+}();
+constexpr Elements sample = 61;  // every 61st element is verified
 
 bool all_right = true;
 
@@ -138,8 +146,8 @@ double square_tree(const float* x, Elements size) {
 void norm_bench(benchmark::State& state) {
   Bench bench(static_cast<int>(state.range(0)));
   const auto* gradient = bench.floats(0);
-  const std::vector<NormNode> nodes{{0, count, 25}};
-  static_assert(count == Elements{1} << 25);
+  const std::vector<NormNode> nodes{
+      {0, count, std::countr_zero(static_cast<std::uint64_t>(count))}};
   double sum = 0;
   const auto kernel = [&] {
     bench.kernels().square_sums(gradient, DType::Float32, nodes, &sum, *bench.stream);
