@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "agreement.hpp"
 #include "engine_parts.hpp"
 
 namespace flatshard {
@@ -39,7 +40,9 @@ Engine::Parts::Parts(Communicator& communicator, const Model& described, const O
       uses(runtime.plan.units.size()),
       takes_part(runtime.plan.flats.size(), false),
       computed(runtime.make_event()),
-      decided(runtime.make_event()) {}
+      decided(runtime.make_event()) {
+  detail::expect_agreement(runtime, model, optimizer, options);
+}
 
 Engine::Engine(Communicator& communicator, const Model& model, const Optimizer& optimizer,
                const PlanRequest& request, const Options& options)
@@ -88,6 +91,7 @@ Elements Engine::peak_gathered_elements() const { return parts_->gatherer.peak_l
 void Engine::set_optimizer(const Optimizer& optimizer) { parts_->stepper.set_optimizer(optimizer); }
 
 void Engine::begin_micro_step(const MicroStepOptions& options) {
+  parts_->expect_no_open_call("micro_step()");
   parts_->prepare();
   parts_->open_micro_step(options.last);
 }
@@ -126,10 +130,12 @@ void Engine::enter(Phase phase, int module) {
   if (phase == Phase::Forward) parts.prefetch_next(parts.options.prefetch_forward);
   if (phase == Phase::Backward && parts.options.prefetch_backward == BackwardPrefetch::Pre)
     parts.prefetch_next(1);
+  ++parts.open_calls;
 }
 
 void Engine::leave(Phase phase, int module, bool completed) {
   Parts& parts = *parts_;
+  --parts.open_calls;
   if (!completed && phase == Phase::Backward)
     parts.broken = fmt::format("backward of module '{}' did not complete",
                                parts.model.modules()[static_cast<std::size_t>(module)].name);
@@ -178,6 +184,7 @@ void Engine::reduce(int module) {
 
 void Engine::discard_step() {
   Parts& parts = *parts_;
+  parts.expect_no_open_call("discard_step()");
   for (int unit = 0; unit < static_cast<int>(parts.uses.size()); ++unit) {
     parts.end_life(Phase::Forward, unit);
     parts.end_life(Phase::Backward, unit);
@@ -198,6 +205,7 @@ void Engine::discard_step() {
 
 std::int64_t Engine::step(const StepOptions& options) {
   Parts& parts = *parts_;
+  parts.expect_no_open_call("step()");
   parts.prepare();
   if (parts.micro_step < 0) parts.open_micro_step(true);
   FLATSHARD_EXPECTS(parts.last,

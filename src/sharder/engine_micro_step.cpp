@@ -6,6 +6,17 @@
 
 namespace flatshard {
 
+void Engine::Parts::expect_no_open_call(const char* call) const {
+  FLATSHARD_EXPECTS(open_calls == 0,
+                    fmt::format("{} was called inside a forward or backward function", call));
+}
+
+void Engine::Parts::prepare_writes(const char* call) {
+  expect_no_open_call(call);
+  gatherer.expect_released();
+  order_parameter_writes();
+}
+
 void Engine::Parts::prepare() {
   FLATSHARD_EXPECTS(broken.empty(), broken + ": call discard_step() on every rank before going on");
   runtime.gather.check();

@@ -65,7 +65,7 @@ void Engine::initialize(const Initializer& initializer) {
 void Engine::initialize(int parameter, const Initializer& initializer) {
   (void)parameter_spec(parameter);  // is there
   Parts& parts = *parts_;
-  parts.order_parameter_writes();
+  parts.prepare_writes("initialize()");
   for (const Piece& piece : pieces_of(parts.runtime, parameter))
     parts.runtime.kernels.fill(
         initializer, piece.dtype, piece.data,
@@ -81,7 +81,7 @@ void Engine::assign(int parameter, const void* source, DType dtype) {
                                 parameter_spec(parameter).name, name_of(dtype)));
   (void)parameter_spec(parameter);  // is there
   Parts& parts = *parts_;
-  parts.order_parameter_writes();
+  parts.prepare_writes("assign()");
   for (const Piece& piece : pieces_of(parts.runtime, parameter))
     parts.runtime.kernels.cast(
         static_cast<const std::byte*>(source) + piece.parameter_offset * size_of(dtype), dtype,
@@ -167,7 +167,7 @@ Summoned Engine::summon(int module) {
 
 void Engine::write_back(const Summoned& summoned) {
   Parts& parts = *parts_;
-  parts.order_parameter_writes();
+  parts.prepare_writes("write_back()");
   detail::Runtime& runtime = parts.runtime;
   for (std::size_t at = 0; at < summoned.flats_.size(); ++at) {
     const int index = summoned.flats_[at];

@@ -39,6 +39,7 @@ struct Engine::Parts {
   std::vector<bool> takes_part;     // per flat: to be updated in this step
   int micro_step = -1;              // index of the open micro-step; -1: none since the last step
   bool last = false;                // it is the step's last
+  int open_calls = 0;               // user functions that are running
   bool stale = false;               // masters were set: compute copies must follow
   std::string broken;               // why the step must be discarded
   std::unique_ptr<Event> computed;  // recorded on the compute stream
@@ -49,6 +50,10 @@ struct Engine::Parts {
   const Flat& flat_of(int parameter) const;
   UnitUse& use(int unit) { return uses[static_cast<std::size_t>(unit)]; }
 
+  /// Throws UsageError when `call` is made inside a forward or backward function.
+  void expect_no_open_call(const char* call) const;
+  /// Masters are about to be set outside a step: nobody may be looking at them.
+  void prepare_writes(const char* call);
   /// Throws when the step is broken or a stream has failed; refreshes stale copies.
   void prepare();
   void open_micro_step(bool is_last);

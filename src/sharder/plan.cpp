@@ -52,6 +52,7 @@ const Block* Plan::block(Role role, int owner, int index) const {
 
 Plan make_plan(const Model& model, const PlanRequest& request, const Options& options) {
   check_request(request);
+  if (options.loss_scale) validate(*options.loss_scale);
   Plan plan;
   plan.request = request;
   plan.world = request.world;

@@ -60,14 +60,14 @@ std::string across_strategies(const Plan& plan) {
 
 void plan_promises(Plan& plan) {
   if (!plan.request.canonical_reduction) {
-    plan.promises.push_back(
+    plan.promises.emplace_back(
         "sums follow the communicator's own order: same bits from run to run only if it promises "
         "so");
     return;
   }
   plan.promises.push_back(across_strategies(plan));
   if (sums_by_one_tree(plan) && reduces_wide(plan))
-    plan.promises.push_back(
+    plan.promises.emplace_back(
         "same bits for every reduce moment and every split of the global batch into W * K "
         "micro-batches, W and K powers of two");
 }

@@ -89,7 +89,8 @@ class FullParameters {
   const Summoned* summoned_;
 };
 
-/// Holds the parameters of a module whole; the destructor releases them. Move-only.
+/// Holds the parameters of a module whole; the destructor releases them. Move-only; the Sharder must
+/// outlive it.
 template <class Compute>
 class Gathered {
  public:
