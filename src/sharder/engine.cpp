@@ -157,7 +157,7 @@ void Engine::hold(int module) {
   try {
     for (; held < units.size(); ++held) parts_->gatherer.hold(units[held]);
   } catch (...) {
-    while (held-- > 0) parts_->gatherer.release(units[held]);
+    for (; held > 0; --held) parts_->gatherer.release(units[held - 1]);
     throw;
   }
 }
