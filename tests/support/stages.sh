@@ -114,8 +114,8 @@ sys.exit(names != ["guest"])'
 refuses_absent_back_ends() {
   local backend output
   for backend in cuda nccl mpi uring; do
-    output=$(meson setup build-full/refused -D$backend=enabled --wipe 2>&1 || true)
     rm -rf build-full/refused
+    output=$(meson setup build-full/refused "-D$backend=enabled" 2>&1 || true)
     case $output in *"not built yet in this version: the $backend back end"*) ;; *) echo "$output"; return 1 ;; esac
   done
 }
