@@ -100,7 +100,6 @@ std::int64_t Stepper::step(Divisor divisor, const std::vector<bool>& takes_part)
   StepReport* report = &control_->reports[static_cast<std::size_t>(steps_ % report_ring)];
   decide(control_->step, settings_, divisor, static_cast<std::int64_t>(takes_part.size()),
          everyone ? nullptr : &takes_part, report);
-  gatherer_.order_before_reduce();
   for (int unit = 0; unit < static_cast<int>(runtime_.plan.units.size()); ++unit) {
     for (int flat : runtime_.unit(unit).flats)
       if (takes_part[static_cast<std::size_t>(flat)]) update_flat(flat);

@@ -190,8 +190,61 @@ TEST_CASE("a module that asks for it is not updated when unused, and its time st
   const Trained late = run(true, 0);
   const Trained counted = run(false, 0);
   CHECK(late.masters[at(test.weights[2])] != counted.masters[at(test.weights[2])]);
+  // Unused in step 0, used in step 1: as if step 1 had been the first.
+  Training first = training_of(StrategyName::FullShard);
+  first.model.skip_when_unused = true;
+  first.options.max_grad_norm = 0;
+  first.steps = 1;
+  first.hooks.micro_step = [](Trainer& trainer, const TestModel& model, std::int64_t step,
+                              Elements batch) { run_micro_step(trainer, model, step + 1, batch); };
+  Training second = first;
+  second.steps = 2;
+  second.hooks.micro_step = [&](Trainer& trainer, const TestModel& model, std::int64_t step,
+                                Elements batch) {
+    if (step == 0) return run_calls(trainer, model, step, batch, forward, backward);
+    run_micro_step(trainer, model, step, batch);
+  };
+  const Trained from_first = train(first), from_second = train(second);
+  for (const Parameter parameter : last_block)
+    CHECK(from_second.masters[at(parameter)] == from_first.masters[at(parameter)]);
   // Used always: the option changes nothing.
   CHECK(run(true, -1).hash() == run(false, -1).hash());
+}
+
+TEST_CASE("use in a dropped step is no use") {
+  const std::array forward{0, 1, 2, 3, 5}, backward{5, 3, 2, 1, 0};
+  for (const StrategyName strategy : all_strategies) {
+    Training training = training_of(strategy);
+    training.model.skip_when_unused = true;
+    training.hooks.micro_step = [&](Trainer& trainer, const TestModel& test, std::int64_t step,
+                                    Elements batch) {
+      if (step == 1) return run_calls(trainer, test, step, batch, forward, backward);
+      run_micro_step(trainer, test, step, batch);
+    };
+    const Trained plain = train(training);
+    training.hooks.before_step = [](Trainer& trainer, Communicator&, int step) {
+      if (step != 1) return;
+      trainer.micro_step(true);
+      run_micro_step(trainer, TestModel({.skip_when_unused = true}), 9, 9);
+      trainer.discard_step();
+    };
+    CHECK(train(training).hash() == plain.hash());
+  }
+}
+
+TEST_CASE("an unused module that promised to overwrite its gradients has zero ones all the same") {
+  const std::array forward{0, 2, 3, 5}, backward{5, 3, 2, 0};  // without both that promise
+  const auto run = [&](bool overwrites) {
+    return same_everywhere([&](Training& training) {
+      training.model.backward_overwrites = overwrites;
+      training.hooks.micro_step = [&](Trainer& trainer, const TestModel& test, std::int64_t step,
+                                      Elements batch) {
+        if (step == 1) return run_calls(trainer, test, step, batch, forward, backward);
+        run_micro_step(trainer, test, step, batch);
+      };
+    });
+  };
+  CHECK(run(true).hash() == run(false).hash());
 }
 
 TEST_CASE("a unit of used and unused modules that skip is cut by module") {

@@ -1,9 +1,12 @@
 // Prefetch: what is gathered before whose call, and how much is whole at once.
 #include <doctest/doctest.h>
+#include <flatshard/comm/faulty.hpp>
 #include <flatshard/comm/recording.hpp>
 #include <flatshard/core/error.hpp>
 
 #include <algorithm>
+#include <atomic>
+#include <thread>
 
 #include "training.hpp"
 
@@ -155,4 +158,118 @@ TEST_CASE("calls may nest as far as the ring goes") {
       CHECK(trainer->step().wait().step == step + 1);
     }
   });
+}
+
+namespace {
+
+/// One module of 200 weights on two ranks whose collectives are slow, so that whatever should have
+/// waited for them has not.
+void with_slow_collectives(StrategyName strategy,
+                           const std::function<void(Trainer&, Module, Parameter)>& act) {
+  ThreadWorld(2).run([&](Communicator& inner) {
+    FaultyCommunicator communicator(
+        inner, {.delay = std::chrono::milliseconds(1), .delay_every = 1, .on_stream = true});
+    Model model;
+    Module module = model.module("m");
+    const Parameter weight = module.add("w", {200});
+    HostDevice device({.form = StreamForm::Threaded});
+    const auto trainer = make_trainer(strategy, PrecisionName::Fp32, communicator, model,
+                                      SGD{.lr = 1}, {.device = &device});
+    trainer->initialize(init::constant{100});
+    act(*trainer, module, weight);
+  });
+}
+
+void add_ones(const Values& gradients) {
+  for (Elements i = 0; i < gradients.count; ++i) gradients.set(i, gradients.get(i) + 1);
+}
+
+void check_weights(Trainer& trainer, Module module, Parameter weight, double value) {
+  trainer.summon_full(module, [&](const Views& views) {
+    for (Elements i = 0; i < 200; ++i) REQUIRE(views.weights(weight).get(i) == value);
+  });
+}
+
+}  // namespace
+
+TEST_CASE("gradients are not zeroed while the step before still reads them") {
+  for (const StrategyName strategy : all_strategies)
+    with_slow_collectives(strategy, [](Trainer& trainer, Module module, Parameter weight) {
+      Engine& engine = trainer.engine();
+      for (int step = 0; step < 4; ++step) {  // without a gather that would wait for the step
+        engine.open_gradients(module.index());
+        add_ones({engine.gradient(weight.index, module.index()), DType::Float32, 200});
+        engine.reduce(module.index());
+        trainer.step();
+      }
+      check_weights(trainer, module, weight, 96);
+    });
+}
+
+TEST_CASE("a dropped step's reductions do not reach the next step's gradients") {
+  for (const StrategyName strategy : all_strategies)
+    with_slow_collectives(strategy, [](Trainer& trainer, Module module, Parameter weight) {
+      for (int step = 0; step < 3; ++step) {
+        const auto backward = [&] {
+          trainer.backward(module, [&](const Views& views) { add_ones(views.gradients(weight)); });
+        };
+        backward();
+        trainer.discard_step();
+        backward();
+        trainer.step();
+      }
+      check_weights(trainer, module, weight, 97);
+    });
+}
+
+TEST_CASE("parameters do not change while the compute stream still reads them") {
+  for (const StrategyName strategy : all_strategies) {
+    std::atomic<int> wrong{0};
+    ThreadWorld(2).run([&](Communicator& communicator) {
+      const auto compute = make_host_stream(StreamForm::Threaded);
+      Model model;
+      Module module = model.module("m");
+      const Parameter weight = module.add("w", {200});
+      HostDevice device({.form = StreamForm::Threaded});
+      const auto trainer =
+          make_trainer(strategy, PrecisionName::Fp32, communicator, model, SGD{.lr = 1},
+                       {.device = &device, .compute_stream = compute.get()});
+      trainer->initialize(init::constant{100});
+      for (int step = 0; step < 3; ++step) {
+        trainer->backward(module, [&](const Views& views) {
+          compute->enqueue([gradients = views.gradients(weight)] { add_ones(gradients); });
+        });
+        trainer->evaluate(module, [&](const Views& views) {
+          compute->enqueue([&wrong, step, weights = views.weights(weight)] {
+            std::this_thread::sleep_for(std::chrono::milliseconds(2));
+            for (Elements i = 0; i < 200; ++i) wrong += weights.get(i) != 100 - step;
+          });
+        });
+        trainer->step();
+      }
+      trainer->engine().synchronize();
+    });
+    CAPTURE(std::string(name_of(strategy)));
+    CHECK(wrong == 0);
+  }
+}
+
+TEST_CASE("a step may come while what was gathered ahead is not there yet") {
+  for (const StrategyName strategy :
+       {StrategyName::FullShard, StrategyName::FullShardSecondary, StrategyName::ShardGradOp})
+    ThreadWorld(2).run([&](Communicator& inner) {
+      FaultyCommunicator communicator(
+          inner, {.delay = std::chrono::milliseconds(1), .delay_every = 1, .on_stream = true});
+      const Chain chain;
+      HostDevice device({.form = StreamForm::Threaded});
+      const auto trainer = make_trainer(strategy, PrecisionName::Fp32, communicator, chain.model,
+                                        SGD{.weight_decay = 0.5}, {.device = &device});
+      trainer->initialize(init::constant{1});
+      for (int step = 0; step < 3; ++step) {
+        trainer->forward(chain.blocks[0], [](const Views&) {});
+        trainer->engine().prefetch(chain.blocks[2].index());
+        trainer->step();
+      }
+      CHECK(!trainer->step().wait().skipped);
+    });
 }

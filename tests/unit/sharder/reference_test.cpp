@@ -162,6 +162,12 @@ class Reference {
         update(p, i, t, sums[p][i], coefficient);
   }
 
+  /// Sums of micro-steps are added as they come, instead of by the tree.
+  void run(int micro_steps, ReduceMoment moment) {
+    micro_steps_ = micro_steps;
+    moment_ = moment;
+  }
+
   std::vector<std::vector<double>> masters, first, second;
   double norm = 0;
 
@@ -206,7 +212,29 @@ class Reference {
       for (std::size_t i = 0; i < count; ++i) all += leaves[i];
       return all;
     }
-    const double all = tree(leaves, count, roles(p).compute == DType::Float64);
+    if (micro_steps_ == 0) return reduced(p, leaves, count, roles(p).compute);
+    const std::size_t steps = static_cast<std::size_t>(micro_steps_), world = count / steps;
+    const bool wide = roles(p).accumulate == DType::Float64;
+    if (moment_ == ReduceMoment::Micro) {  // leaf k * W + r
+      double all = reduced(p, leaves, world, roles(p).compute);
+      for (std::size_t k = 1; k < steps; ++k) {
+        const double next = rounded(
+            tree(leaves + k * world, world, roles(p).compute == DType::Float64), roles(p).reduce);
+        all = rounded(sum(all, next, wide), roles(p).accumulate);
+      }
+      return all;
+    }
+    std::vector<double> ranks;  // leaf r * K + k
+    for (std::size_t r = 0; r < world; ++r) {
+      ranks.push_back(rounded(leaves[r * steps], roles(p).accumulate));
+      for (std::size_t k = 1; k < steps; ++k)
+        ranks.back() = rounded(sum(ranks.back(), leaves[r * steps + k], wide), roles(p).accumulate);
+    }
+    return reduced(p, ranks.data(), world, roles(p).accumulate);
+  }
+
+  double reduced(std::size_t p, const double* leaves, std::size_t count, DType contribution) const {
+    const double all = tree(leaves, count, contribution == DType::Float64);
     return rounded(rounded(all, roles(p).reduce), roles(p).accumulate);
   }
 
@@ -255,6 +283,8 @@ class Reference {
   PrecisionName precision_;
   bool exact_;
   double scale_;
+  int micro_steps_ = 0;  // 0: tree accumulation
+  ReduceMoment moment_ = ReduceMoment::Micro;
   std::vector<std::size_t> starts_;
 };
 
@@ -278,11 +308,14 @@ Training training_of(PrecisionName precision, int world, int micro_steps) {
   return training;
 }
 
-void check_exact(PrecisionName precision, int world, int micro_steps) {
-  const Training training = training_of(precision, world, micro_steps);
+void check_exact(const Training& training) {
   CAPTURE(to_string(training));
+  const PrecisionName precision = training.precision;
+  const int world = training.world, micro_steps = training.micro_steps;
   const Trained trained = train(training);
   Reference reference(precision, true, scales_loss(precision) ? 256 : 1);
+  if (training.options.accumulation == Accumulation::Running)
+    reference.run(micro_steps, *training.options.reduce_moment);
   for (int t = 1; t <= training.steps; ++t) {
     reference.step(t, world * micro_steps, 0.5);
     CHECK(trained.reports[static_cast<std::size_t>(t - 1)].grad_norm == reference.norm);
@@ -298,6 +331,10 @@ void check_exact(PrecisionName precision, int world, int micro_steps) {
   }
 }
 
+void check_exact(PrecisionName precision, int world, int micro_steps) {
+  check_exact(training_of(precision, world, micro_steps));
+}
+
 }  // namespace
 
 TEST_CASE("every precision equals plain loops with the design's arithmetic, bit for bit") {
@@ -311,6 +348,18 @@ TEST_CASE("tree accumulation equals the tree over all micro-batches, bit for bit
     for (const int world : {1, 2, 4}) check_exact(precision, world, 8 / world);
   for (const int micro_steps : {2, 3, 4, 5, 6, 7, 9})
     check_exact(PrecisionName::Fp32, 1, micro_steps);
+}
+
+TEST_CASE("running accumulation adds micro-steps as they come, bit for bit") {
+  for (const PrecisionName precision : all_precisions)
+    for (const StrategyName strategy : {StrategyName::NoShard, StrategyName::FullShard})
+      for (const ReduceMoment moment : {ReduceMoment::Micro, ReduceMoment::Boundary}) {
+        Training training = training_of(precision, 2, 3);
+        training.strategy = strategy;
+        training.options.accumulation = Accumulation::Running;
+        training.options.reduce_moment = moment;
+        check_exact(training);
+      }
 }
 
 TEST_CASE("trained parameters are near a textbook's training in double") {
