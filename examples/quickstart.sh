@@ -9,4 +9,4 @@ bash tools/install_dependencies.sh
 source tools/toolchain.sh
 [ -f build/build.ninja ] || meson setup build -Dexamples=enabled
 ninja -C build examples/train_gpt
-exec build/examples/train_gpt --ranks 2 --steps 150 "$@"
+exec build/examples/train_gpt --ranks 2 --steps 300 "$@"
