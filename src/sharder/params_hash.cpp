@@ -1,3 +1,4 @@
+#include <flatshard/config.hpp>
 #include <flatshard/sharder/params_hash.hpp>
 
 #include <vector>
@@ -6,7 +7,7 @@ namespace flatshard {
 
 namespace detail {
 
-std::uint64_t hash_bytes(std::uint64_t hash, const std::byte* data, Bytes bytes) {
+FLATSHARD_WRAPS std::uint64_t hash_bytes(std::uint64_t hash, const std::byte* data, Bytes bytes) {
   for (Bytes at = 0; at < bytes; ++at)
     hash = (hash ^ static_cast<std::uint64_t>(data[at])) * 0x100000001b3ULL;
   return hash;

@@ -62,8 +62,8 @@ std::string refusal(StrategyName strategy, PrecisionName precision, int world, O
   ThreadWorld(world).run([&](Communicator& communicator) {
     const TestModel test;
     HostDevice device;
-    options.groups = {{}, {}};
     Options mine = options;
+    mine.groups = {{}, {}};
     mine.device = &device;
     try {
       make_trainer(strategy, precision, communicator, test.model, optimizer, mine);
