@@ -142,6 +142,7 @@ std::byte* Summoned::data(int parameter) const {
 Summoned Engine::summon(int module) {
   Parts& parts = *parts_;
   parts.prepare();
+  parts.gatherer.order_before_reduce();  // masters may lie in what a step still publishes
   detail::Runtime& runtime = parts.runtime;
   Summoned summoned;
   summoned.plan_ = &runtime.plan;
