@@ -52,36 +52,6 @@ Engine::~Engine() = default;
 
 const Plan& Engine::plan() const { return parts_->runtime.plan; }
 const Model& Engine::model() const { return parts_->model; }
-const ParameterSpec& Engine::parameter_spec(int parameter) const {
-  const std::vector<ParameterSpec>& parameters = parts_->model.parameters();
-  FLATSHARD_EXPECTS(
-      parameter >= 0 && parameter < static_cast<int>(parameters.size()),
-      fmt::format("parameter {} is not of this model, which has {}", parameter, parameters.size()));
-  return parameters[static_cast<std::size_t>(parameter)];
-}
-
-const BufferSpec& Engine::buffer_spec(int buffer) const {
-  const std::vector<BufferSpec>& buffers = parts_->model.buffers();
-  FLATSHARD_EXPECTS(
-      buffer >= 0 && buffer < static_cast<int>(buffers.size()),
-      fmt::format("buffer {} is not of this model, which has {}", buffer, buffers.size()));
-  return buffers[static_cast<std::size_t>(buffer)];
-}
-
-const std::vector<int>& Engine::Parts::touched(int module) const {
-  const auto& calls = runtime.plan.units_of_call;
-  FLATSHARD_EXPECTS(
-      module >= 0 && module < static_cast<int>(calls.size()),
-      fmt::format("module {} is not of this model, which has {}", module, calls.size()));
-  return calls[static_cast<std::size_t>(module)];
-}
-
-const Flat& Engine::Parts::flat_of(int parameter) const {
-  return runtime.flat(runtime.plan.flat_of_parameter[static_cast<std::size_t>(parameter)]);
-}
-
-DType Engine::compute_dtype(int parameter) const { return parts_->flat_of(parameter).compute; }
-DType Engine::master_dtype(int parameter) const { return parts_->flat_of(parameter).master; }
 Device& Engine::device() const { return parts_->runtime.device; }
 Stream& Engine::compute_stream() const { return parts_->runtime.compute; }
 const float* Engine::loss_scale() const { return parts_->stepper.loss_scale(); }
@@ -240,42 +210,6 @@ void Engine::synchronize() {
   parts_->runtime.compute.synchronize();
   parts_->runtime.gather.synchronize();
   parts_->runtime.reduce.synchronize();
-}
-
-std::byte* Engine::weights(int parameter, int module) const {
-  const ParameterSpec& spec = parameter_spec(parameter);
-  const Plan& plan = parts_->runtime.plan;
-  const auto at = static_cast<std::size_t>(parameter);
-  const int index = plan.flat_of_parameter[at];
-  const Flat& flat = parts_->runtime.flat(index);
-  const std::vector<int>& touched = parts_->touched(module);
-  std::byte* whole = parts_->gatherer.whole(index);
-  FLATSHARD_EXPECTS(
-      whole != nullptr && std::find(touched.begin(), touched.end(), flat.unit) != touched.end(),
-      fmt::format("parameter '{}' is not whole in a call of module '{}': it belongs to unit '{}'",
-                  spec.name, parts_->model.modules()[static_cast<std::size_t>(module)].name,
-                  parts_->runtime.unit(flat.unit).name));
-  return whole + flat.layout.start(plan.slot_of_parameter[at]) * size_of(flat.compute);
-}
-
-std::byte* Engine::gradient(int parameter, int module) const {
-  const ParameterSpec& spec = parameter_spec(parameter);
-  const Plan& plan = parts_->runtime.plan;
-  const auto at = static_cast<std::size_t>(parameter);
-  const int index = plan.flat_of_parameter[at];
-  const Flat& flat = parts_->runtime.flat(index);
-  const std::vector<int>& touched = parts_->touched(module);
-  std::byte* gradient = parts_->reducer.gradient(index);
-  FLATSHARD_EXPECTS(
-      gradient != nullptr && std::find(touched.begin(), touched.end(), flat.unit) != touched.end(),
-      fmt::format("parameter '{}' has no gradient in a backward call of module '{}'{}", spec.name,
-                  parts_->model.modules()[static_cast<std::size_t>(module)].name,
-                  flat.requires_grad ? "" : ": it is frozen"));
-  return gradient + flat.layout.start(plan.slot_of_parameter[at]) * size_of(flat.compute);
-}
-
-std::byte* Engine::buffer(int buffer) const {
-  return parts_->runtime.address(Role::RegisteredData, buffer);
 }
 
 }  // namespace flatshard

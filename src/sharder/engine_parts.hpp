@@ -48,6 +48,13 @@ struct Engine::Parts {
   /// Units that calls of `module` need; throws UsageError when the model has no such module.
   const std::vector<int>& touched(int module) const;
   const Flat& flat_of(int parameter) const;
+  /// Where a parameter lies in its flat's compute-dtype memory.
+  struct Place {
+    int flat;
+    bool called;   // the module's calls touch its unit
+    Bytes offset;  // of its first element
+  };
+  Place place_of(int parameter, int module) const;
   UnitUse& use(int unit) { return uses[static_cast<std::size_t>(unit)]; }
 
   /// Throws UsageError when `call` is made inside a forward or backward function.
