@@ -89,8 +89,8 @@ class FullParameters {
   const Summoned* summoned_;
 };
 
-/// Holds the parameters of a module whole; the destructor releases them. Move-only; the Sharder must
-/// outlive it.
+/// Holds the parameters of a module whole; the destructor releases them. Move-only; the Sharder
+/// must outlive it.
 template <class Compute>
 class Gathered {
  public:
