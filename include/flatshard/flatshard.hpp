@@ -72,3 +72,9 @@
 #include <flatshard/sharder/plan.hpp>
 #include <flatshard/sharder/sharder.hpp>
 #include <flatshard/sharder/views.hpp>
+
+#include <flatshard/checkpoint/format_error.hpp>
+#include <flatshard/checkpoint/safetensors.hpp>
+#include <flatshard/checkpoint/shard_index.hpp>
+#include <flatshard/checkpoint/stored_type.hpp>
+#include <flatshard/checkpoint/tensor_set.hpp>

@@ -73,4 +73,19 @@ struct Plan;
 class Engine;
 class PendingReport;
 
+// checkpoint
+namespace safetensors {
+enum class Fault : std::uint8_t;
+enum class Mode : std::uint8_t;
+enum class StoredType : std::uint8_t;
+class FormatError;
+class TensorSet;
+struct Header;
+struct ReadLimits;
+struct ShardIndex;
+struct StoredTensor;
+struct TensorEntry;
+struct TensorSpec;
+}  // namespace safetensors
+
 }  // namespace flatshard
