@@ -52,6 +52,13 @@
 #include <flatshard/ops/step_kernel.hpp>
 #include <flatshard/ops/step_rows.hpp>
 
+#include <flatshard/io/crc32c.hpp>
+#include <flatshard/io/faulty_file_operations.hpp>
+#include <flatshard/io/file.hpp>
+#include <flatshard/io/file_operations.hpp>
+#include <flatshard/io/folder.hpp>
+#include <flatshard/io/io_error.hpp>
+
 #include <flatshard/comm/call.hpp>
 #include <flatshard/comm/communicator.hpp>
 #include <flatshard/comm/decorator.hpp>
@@ -73,7 +80,12 @@
 #include <flatshard/sharder/sharder.hpp>
 #include <flatshard/sharder/views.hpp>
 
+#include <flatshard/checkpoint/checkpoint_folder.hpp>
+#include <flatshard/checkpoint/commit.hpp>
+#include <flatshard/checkpoint/find_checkpoint.hpp>
 #include <flatshard/checkpoint/format_error.hpp>
+#include <flatshard/checkpoint/manifest.hpp>
+#include <flatshard/checkpoint/retention.hpp>
 #include <flatshard/checkpoint/safetensors.hpp>
 #include <flatshard/checkpoint/shard_index.hpp>
 #include <flatshard/checkpoint/stored_type.hpp>

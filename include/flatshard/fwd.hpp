@@ -45,6 +45,19 @@ class Optimizer;
 struct LossScaler;
 class KernelTable;
 
+// io
+enum class Existing : std::uint8_t;
+enum class FileHint : std::uint8_t;
+enum class FileKind : std::uint8_t;
+struct FileStatus;
+struct FolderEntry;
+struct FileFaults;
+class FileOperations;
+class FaultyFileOperations;
+class File;
+class Folder;
+class IoError;
+
 // comm
 class Communicator;
 class Solo;
@@ -74,6 +87,23 @@ class Engine;
 class PendingReport;
 
 // checkpoint
+struct TensorDigest;
+struct FileDigest;
+struct HyperParameters;
+struct OptimizerRecord;
+struct Manifest;
+struct ManifestLimits;
+class ManifestError;
+struct Retention;
+struct FoundCheckpoint;
+enum class ExistingStep : std::uint8_t;
+struct StageName;
+class CheckpointError;
+class CheckpointFolder;
+class RankAgreement;
+class SoloAgreement;
+struct CommitOptions;
+class Commit;
 namespace safetensors {
 enum class Fault : std::uint8_t;
 enum class Mode : std::uint8_t;
