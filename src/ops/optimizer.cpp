@@ -29,6 +29,11 @@ void throw_no_learning_rate(std::string_view optimizer) {
                    {__FILE__, __LINE__});
 }
 
+void throw_no_hyper_parameter(std::string_view optimizer, std::string_view name) {
+  throw UsageError(fmt::format("optimizer {} publishes no hyper-parameter '{}'", optimizer, name),
+                   {__FILE__, __LINE__});
+}
+
 void expect_keeps_zeros(bool keeps, std::string_view optimizer) {
   FLATSHARD_EXPECTS(keeps, fmt::format("optimizer {} does not leave an element at zero whose "
                                        "gradient and states are zero; padding would not stay zero",

@@ -190,7 +190,7 @@ std::int64_t Engine::step(const StepOptions& options) {
       "to step() comes too late");
   parts.close_micro_step();
   parts.gatherer.expect_released();
-  if (parts.stepper.steps() >= 2) parts.stepper.wait(parts.stepper.steps() - 1);
+  parts.stepper.wait_for_earlier();
   detail::Divisor divisor = parts.default_divisor();
   if (options.gradient_divisor != 0) divisor.value = options.gradient_divisor;
   divisor.device = options.device_gradient_divisor;

@@ -182,7 +182,8 @@ std::int64_t Stepper::finish_report() {
 }
 
 StepReport Stepper::wait(std::int64_t number) {
-  FLATSHARD_EXPECTS(number > 0 && number <= steps_ && number > steps_ - report_ring,
+  const bool made_here = number > restored_ && number <= steps_;
+  FLATSHARD_EXPECTS(made_here && number > steps_ - report_ring,
                     fmt::format("the report of step {} is gone or not there yet: the last step is "
                                 "{}, and {} reports are kept",
                                 number, steps_, report_ring));

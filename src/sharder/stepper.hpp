@@ -2,6 +2,7 @@
 #pragma once
 
 #include <flatshard/ops/optimizer.hpp>
+#include <flatshard/sharder/training_state.hpp>
 
 #include "gatherer.hpp"
 #include "norm.hpp"
@@ -40,6 +41,13 @@ class Stepper {
   /// Blocks until the report of step `number` is there; throws what it says is an error (once).
   StepReport wait(std::int64_t number);
   std::int64_t steps() const { return steps_; }
+  /// What was concluded so far, and where the loss scale stands; blocks the host.
+  TrainingState state() const;
+  /// Goes on from `state` as if its steps had been made here; blocks the host.
+  void restore(const TrainingState& state);
+  /// Blocks until at most one step is unfinished; throws what wait() throws.
+  void wait_for_earlier();
+  const Optimizer& optimizer() const { return optimizer_; }
   const float* loss_scale() const { return &control_->step.loss_scale; }
   StepControl& control() { return control_->step; }
   std::int64_t* times() { return times_; }
@@ -72,6 +80,7 @@ class Stepper {
   std::array<std::vector<std::int64_t>, report_ring> takes_part_source_;
   std::array<Report, report_ring> reports_;
   std::int64_t steps_ = 0;
+  std::int64_t restored_ = 0;  // of these: made by an earlier run, whose reports are gone
 };
 
 }  // namespace flatshard::detail

@@ -22,6 +22,15 @@ struct AdamW {
   static constexpr std::array<std::string_view, 2> state_names{"exp_avg", "exp_avg_sq"};
   friend constexpr bool operator==(const AdamW&, const AdamW&) = default;
 
+  template <class Self, class Visit>
+  static void visit_hyper_parameters(Self& self, const Visit& visit) {
+    visit("lr", self.lr);
+    visit("beta1", self.beta1);
+    visit("beta2", self.beta2);
+    visit("eps", self.eps);
+    visit("weight_decay", self.weight_decay);
+  }
+
   template <class Real>
   struct Coefficients {
     Real beta1, gradient_share;  // beta1, 1 - beta1

@@ -20,6 +20,14 @@ struct Lion {
   static constexpr std::array<std::string_view, 1> state_names{"exp_avg"};
   friend constexpr bool operator==(const Lion&, const Lion&) = default;
 
+  template <class Self, class Visit>
+  static void visit_hyper_parameters(Self& self, const Visit& visit) {
+    visit("lr", self.lr);
+    visit("beta1", self.beta1);
+    visit("beta2", self.beta2);
+    visit("weight_decay", self.weight_decay);
+  }
+
   template <class Real>
   struct Coefficients {
     Real beta1, direction_share;  // beta1, 1 - beta1

@@ -9,7 +9,9 @@
 #include <cstring>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <typeinfo>
+#include <vector>
 
 namespace flatshard {
 
@@ -18,6 +20,13 @@ struct GroupOptions {
   double lr_factor = 1.0;    // multiplies lr
   bool weight_decay = true;  // false: none in this group
   friend constexpr bool operator==(const GroupOptions&, const GroupOptions&) = default;
+};
+
+/// A hyper-parameter by name; flags are 0 or 1.
+struct HyperParameter {
+  std::string name;
+  double value = 0;
+  friend bool operator==(const HyperParameter&, const HyperParameter&) = default;
 };
 
 /// "master float32, gradient float32, state float32, copy bfloat16", for messages.
@@ -49,6 +58,8 @@ struct OptimizerType {
   std::span<const std::string_view> state_names;
   HostStep (*host_step)(const StepRow& row);
   FunctorBytes (*adjusted)(const FunctorBytes& functor, const GroupOptions& options);
+  std::vector<HyperParameter> (*hyper_parameters)(const FunctorBytes& functor);
+  FunctorBytes (*with)(const FunctorBytes& functor, std::span<const HyperParameter> values);
 };
 
 template <class Functor>
@@ -98,10 +109,50 @@ FunctorBytes adjust(const FunctorBytes& bytes, const GroupOptions& options) {
   return bytes_of(functor);
 }
 
+[[noreturn]] void throw_no_hyper_parameter(std::string_view optimizer, std::string_view name);
+
+/// Calls visit(name, member) for what the functor publishes; nothing where it publishes nothing.
+template <class Functor, class Visit>
+void visit_hyper_parameters(Functor& functor, Visit&& visit) {
+  if constexpr (requires { std::remove_const_t<Functor>::visit_hyper_parameters(functor, visit); })
+    std::remove_const_t<Functor>::visit_hyper_parameters(functor, visit);
+}
+
 template <class Functor>
-inline constexpr OptimizerType optimizer_type{&typeid(Functor), optimizer_name<Functor>(),
-                                              Functor::state_names, host_step_of<Functor>,
-                                              adjust<Functor>};
+std::vector<HyperParameter> hyper_parameters_of(const FunctorBytes& bytes) {
+  const auto functor = functor_from<Functor>(bytes);
+  std::vector<HyperParameter> values;
+  visit_hyper_parameters(functor, [&](std::string_view name, const auto& member) {
+    values.push_back({std::string(name), static_cast<double>(member)});
+  });
+  return values;
+}
+
+template <class Functor>
+FunctorBytes with_hyper_parameters(const FunctorBytes& bytes,
+                                   std::span<const HyperParameter> values) {
+  auto functor = functor_from<Functor>(bytes);
+  for (const HyperParameter& value : values) {
+    bool found = false;
+    visit_hyper_parameters(functor, [&](std::string_view name, auto& member) {
+      if (name != value.name) return;
+      member = static_cast<std::remove_reference_t<decltype(member)>>(value.value);
+      found = true;
+    });
+    if (!found) throw_no_hyper_parameter(optimizer_name<Functor>(), value.name);
+  }
+  if constexpr (requires { validate(functor); }) validate(functor);
+  return bytes_of(functor);
+}
+
+template <class Functor>
+inline constexpr OptimizerType optimizer_type{&typeid(Functor),
+                                              optimizer_name<Functor>(),
+                                              Functor::state_names,
+                                              host_step_of<Functor>,
+                                              adjust<Functor>,
+                                              hyper_parameters_of<Functor>,
+                                              with_hyper_parameters<Functor>};
 
 /// All zeros stay zeros, at the first and at a later update, in the precision Real?
 template <class Real, class Functor>
@@ -143,6 +194,14 @@ class Optimizer {
   /// and the functor has no member lr, or when it leaves its range.
   Optimizer adjusted(const GroupOptions& options) const {
     return Optimizer(*type_, type_->adjusted(functor_, options));
+  }
+  /// What the functor publishes by a static member template visit_hyper_parameters(self, visit),
+  /// which calls visit(name, self.member) for each; nothing where it has none.
+  std::vector<HyperParameter> hyper_parameters() const { return type_->hyper_parameters(functor_); }
+  /// The same functor with these values. Throws UsageError for a name that it does not publish and
+  /// for a value out of range.
+  Optimizer with(std::span<const HyperParameter> values) const {
+    return Optimizer(*type_, type_->with(functor_, values));
   }
   /// The step for these storage types. Throws UsageError naming the row when it is not built.
   HostStep host_step(const StepRow& row) const;

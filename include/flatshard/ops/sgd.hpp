@@ -22,6 +22,16 @@ struct SGD {
   static constexpr std::array<std::string_view, 1> state_names{"momentum_buffer"};
   friend constexpr bool operator==(const SGD&, const SGD&) = default;
 
+  template <class Self, class Visit>
+  static void visit_hyper_parameters(Self& self, const Visit& visit) {
+    visit("lr", self.lr);
+    visit("momentum", self.momentum);
+    visit("dampening", self.dampening);
+    visit("weight_decay", self.weight_decay);
+    visit("nesterov", self.nesterov);
+    visit("maximize", self.maximize);
+  }
+
   template <class Real>
   struct Coefficients {
     Real sign;  // of the gradient: -1 to maximize

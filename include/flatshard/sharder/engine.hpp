@@ -7,6 +7,7 @@
 #include <flatshard/ops/init.hpp>
 #include <flatshard/ops/optimizer.hpp>
 #include <flatshard/sharder/plan.hpp>
+#include <flatshard/sharder/training_state.hpp>
 
 #include <memory>
 #include <optional>
@@ -105,6 +106,25 @@ class Engine {
   /// Takes this rank's slices of the summoned values as new parameters.
   void write_back(const Summoned& summoned);
   void synchronize();
+
+  // State, for checkpoints; see sharder/training_state.hpp
+
+  /// Where this rank's part of a flat lies; stays as long as the engine.
+  FlatState flat_state(int flat) const;
+  /// Blocks the host until all that was issued is done. Throws UsageError naming `call` between
+  /// micro-steps, inside a user function, and in a step that must be discarded.
+  void begin_state_read(const char* call);
+  /// The same, and nothing may hold parameters; what is then written to flat_state() becomes the
+  /// parameters at the next call. Followed by restore(), or by nothing when only parameters change.
+  void begin_state_write(const char* call);
+  /// Call after begin_state_read().
+  TrainingState training_state() const;
+  /// Goes on from there. Throws UsageError when `state` is of another number of flats.
+  void restore(const TrainingState& state);
+  const Optimizer& optimizer() const;
+  const Options& options() const;
+  Communicator& communicator() const;
+
   /// The most elements that were ever gathered at once on this rank, units prefetched included.
   Elements peak_gathered_elements() const;
 

@@ -152,6 +152,24 @@ TEST_CASE("hyper-parameters out of range are refused by name and value") {
   CHECK(refuses(SGD{.momentum = 0.5, .nesterov = true}, "no UsageError"));
 }
 
+TEST_CASE("hyper-parameters are read and set by name; a functor may publish none") {
+  const Optimizer sgd = SGD{.lr = 0.25, .momentum = 0.5, .nesterov = true};
+  const std::vector<HyperParameter> expected{{"lr", 0.25},     {"momentum", 0.5},
+                                             {"dampening", 0}, {"weight_decay", 0},
+                                             {"nesterov", 1},  {"maximize", 0}};
+  CHECK(sgd.hyper_parameters() == expected);
+  CHECK(Optimizer(SGD{}).with(expected).functor() == sgd.functor());
+  CHECK(Optimizer(Lion{}).hyper_parameters().size() == 4);
+  const std::vector<HyperParameter> changed{{"eps", 0.5}, {"beta1", 0.25}};
+  CHECK(Optimizer(AdamW{}).with(changed).functor() ==
+        Optimizer(AdamW{.beta1 = 0.25, .eps = 0.5}).functor());
+  CHECK(Optimizer(Descent{}).hyper_parameters().empty());
+  const std::vector<HyperParameter> unknown{{"rho", 1}};
+  CHECK(has(message_of([&] { Optimizer(AdamW{}).with(unknown); }), "'rho'"));
+  const std::vector<HyperParameter> bad{{"beta1", 2}};
+  CHECK(has(message_of([&] { Optimizer(AdamW{}).with(bad); }), "beta1 is 2"));
+}
+
 TEST_CASE("a functor that moves zeros is refused: padding must stay zero") {
   CHECK(has(message_of([] { Optimizer{Drift{}}; }), "padding"));
 }

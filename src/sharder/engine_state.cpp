@@ -1,0 +1,97 @@
+// State for checkpoints: where it lies, the numbers beside it, going on from both.
+#include <fmt/format.h>
+#include <flatshard/core/error.hpp>
+
+#include "engine_parts.hpp"
+
+namespace flatshard {
+
+FlatState Engine::flat_state(int index) const {
+  const Flat& flat = parts_->runtime.flat(index);
+  const detail::FlatMemory& memory = parts_->runtime.memory(index);
+  if (flat.is_empty()) return {};
+  if (flat.requires_grad) return {memory.master, nullptr, memory.states};
+  const bool always = flat.whole == ParametersWhole::Always;
+  return {memory.compute, always ? memory.whole : nullptr, {}};
+}
+
+void Engine::begin_state_read(const char* call) {
+  Parts& parts = *parts_;
+  parts.expect_no_open_call(call);
+  FLATSHARD_EXPECTS(
+      parts.micro_step < 0,
+      fmt::format("{} comes between micro-steps: state is whole only after step()", call));
+  parts.prepare();
+  synchronize();
+}
+
+void Engine::begin_state_write(const char* call) {
+  begin_state_read(call);
+  parts_->prepare_writes(call);
+  synchronize();
+  parts_->stale = true;
+}
+
+TrainingState Engine::training_state() const { return parts_->stepper.state(); }
+
+void Engine::restore(const TrainingState& state) {
+  FLATSHARD_EXPECTS(state.times.size() == plan().flats.size(),
+                    fmt::format("restore(): time steps of {} flats for {}", state.times.size(),
+                                plan().flats.size()));
+  parts_->stepper.restore(state);
+}
+
+const Optimizer& Engine::optimizer() const { return parts_->stepper.optimizer(); }
+const Options& Engine::options() const { return parts_->options; }
+Communicator& Engine::communicator() const { return parts_->runtime.world; }
+
+}  // namespace flatshard
+
+namespace flatshard::detail {
+
+namespace {
+
+template <class Value>
+void copy(Runtime& runtime, const Value* source, Value* destination, std::size_t count) {
+  runtime.device.copy(source, destination, static_cast<Bytes>(count * sizeof(Value)),
+                      runtime.reduce);
+}
+
+}  // namespace
+
+TrainingState Stepper::state() const {
+  StepControl control;
+  TrainingState state;
+  state.times.resize(runtime_.plan.flats.size());
+  copy(runtime_, in_backward_ ? &control_->reported : &control_->step, &control, 1);
+  copy(runtime_, times_, state.times.data(), state.times.size());
+  runtime_.reduce.synchronize();
+  state.steps = control.steps;
+  state.loss_scale = control.scaler.state;
+  state.seed = seed_;
+  return state;
+}
+
+void Stepper::restore(const TrainingState& state) {
+  for (StepControl* place : {&control_->step, &control_->reported}) {
+    StepControl control;
+    copy(runtime_, place, &control, 1);
+    runtime_.reduce.synchronize();
+    LossScaler scaler = control.scaler;
+    scaler.state = state.loss_scale;
+    control = make_step_control(scaler);
+    control.steps = state.steps;
+    copy(runtime_, &control, place, 1);
+    runtime_.reduce.synchronize();
+  }
+  copy(runtime_, state.times.data(), times_, state.times.size());
+  runtime_.reduce.synchronize();
+  seed_ = state.seed;
+  steps_ = restored_ = state.steps;
+}
+
+void Stepper::wait_for_earlier() {
+  if (steps_ - 1 > restored_) wait(steps_ - 1);
+}
+
+}  // namespace flatshard::detail
