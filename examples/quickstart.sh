@@ -7,6 +7,6 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 bash tools/install_dependencies.sh
 source tools/toolchain.sh
-[ -f build/build.ninja ] || meson setup build -Dexamples=enabled
+[ -f build/build.ninja ] || meson setup build -Dexamples=enabled -Dcuda=disabled
 ninja -C build examples/train_gpt
 exec build/examples/train_gpt --ranks 2 --steps 300 "$@"

@@ -3,7 +3,8 @@
 #
 #   bash tests/run.sh         what a developer runs: g++, every suite
 #   bash tests/run.sh full    what CI runs: fresh builds, g++ and clang++ with warnings as errors, sanitizers,
-#                             compile-time budgets, a build as a subproject
+#                             compile-time budgets, a build with CUDA where nvcc is, a build as a
+#                             subproject
 #
 # Last line: N passed, N failed.
 set -uo pipefail
@@ -20,7 +21,7 @@ bash tools/install_dependencies.sh "$mode" || exit 1
 source tools/toolchain.sh
 
 if [ "$mode" = quick ]; then
-  stage 'configure' configure_once build -Dtests=enabled -Dexamples=enabled &&
+  stage 'configure' configure_once build -Dtests=enabled -Dexamples=enabled -Dcuda=disabled &&
     stage 'build' build_tests build &&
     run_tests build
 else
@@ -43,6 +44,8 @@ else
     -Db_sanitize=thread -Db_lundef=false -Doptimization=1 -Dbench=disabled &&
     stage 'g++, thread: build' build_tests build-full/gcc-thread &&
     run_tests build-full/gcc-thread -t 5 --suite unit --suite property --suite examples
+
+  cuda_stages
 
   stage 'subproject: build' build_subproject
   stage 'subproject: library alone' only_the_library build-full/subproject/build

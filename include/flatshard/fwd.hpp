@@ -16,6 +16,7 @@ class MemoryResource;
 class Buffer;
 class Device;
 class HostDevice;
+class CudaDevice;
 enum class DeviceKind;
 enum class StreamForm;
 

@@ -66,12 +66,25 @@ configure_once() {
   if [ -f "$folder/build.ninja" ]; then meson configure "$folder" "$@"; else meson setup "$folder" "$@"; fi
 }
 
-# configure_fresh NAME COMPILER OPTION...: an empty folder build-full/NAME, warnings as errors.
+# configure_fresh NAME COMPILER OPTION...: an empty folder build-full/NAME, warnings as errors. The host
+# alone, unless an option says otherwise: the budgets are its.
 configure_fresh() {
   local folder=build-full/$1 compiler=$2
   shift 2
   rm -rf "$folder"
-  CXX=$compiler meson setup "$folder" -Dwerror=true -Dtests=enabled -Dexamples=enabled "$@"
+  CXX=$compiler meson setup "$folder" -Dwerror=true -Dtests=enabled -Dexamples=enabled -Dcuda=disabled "$@"
+}
+
+# Everything with CUDA and NCCL, for every architecture. GPU tests skip where there is no device.
+cuda_stages() {
+  if ! command -v nvcc >/dev/null && [ ! -x /usr/local/cuda/bin/nvcc ]; then
+    echo "== CUDA: skipped, there is no nvcc"
+    return
+  fi
+  cpu_total=0
+  stage 'CUDA: configure' configure_fresh cuda "${CXX:-g++}" -Dcuda=enabled -Dnccl=enabled &&
+    stage_within 1200 'CUDA: library, tests and examples, every architecture' build_tests build-full/cuda &&
+    run_tests build-full/cuda --suite gpu
 }
 
 build_tests() { ninja -C "$1" meson-test-prereq programs; }
@@ -98,7 +111,7 @@ build_subproject() {
   local folder=build-full/subproject
   rm -rf "$folder" && mkdir -p "$folder/source/subprojects" &&
     cp tests/subproject/* "$folder/source" && ln -s "$PWD" "$folder/source/subprojects/flatshard" &&
-    CXX=${CXX:-g++} meson setup "$folder/build" "$folder/source" --buildtype=debug -Db_pch=false -Dwerror=true &&
+    CXX=${CXX:-g++} meson setup "$folder/build" "$folder/source" --buildtype=debug -Db_pch=false -Dwerror=true -Dflatshard:cuda=disabled &&
     ninja -C "$folder/build" && "$folder/build/guest"
 }
 
@@ -113,7 +126,7 @@ sys.exit(names != ["guest"])'
 
 refuses_absent_back_ends() {
   local backend output
-  for backend in cuda nccl mpi uring; do
+  for backend in mpi uring; do
     rm -rf build-full/refused
     output=$(meson setup build-full/refused "-D$backend=enabled" 2>&1 || true)
     case $output in *"not built yet in this version: the $backend back end"*) ;; *) echo "$output"; return 1 ;; esac

@@ -11,7 +11,8 @@ namespace flatshard {
 class MemoryResource {
  public:
   virtual ~MemoryResource() = default;
-  /// Uninitialised memory aligned to 4096 bytes; allocate(0) is valid. Throws MemoryError.
+  /// Uninitialised memory aligned to 4096 bytes (in a CUDA device to 256); allocate(0) is valid.
+  /// Throws MemoryError.
   virtual void* allocate(Bytes bytes) = 0;
   virtual void deallocate(void* pointer, Bytes bytes) noexcept = 0;
   virtual Bytes allocated() const = 0;           // bytes now in use

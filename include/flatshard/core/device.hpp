@@ -25,6 +25,12 @@ class Device {
   virtual std::string_view name() const = 0;
   /// Accounted memory of this device.
   virtual MemoryResource& memory() = 0;
+  /// Accounted memory of the host that this device copies from and to without anybody waiting
+  /// (CUDA: pinned, exactly the bytes asked for).
+  virtual MemoryResource& host_memory() = 0;
+  /// Copies between two places, each in memory() or host_memory(). Only enqueues. Other host memory
+  /// is taken too, but then a CUDA device may block the host until it has been read or written.
+  virtual void copy(const void* source, void* destination, Bytes bytes, StreamRef stream) = 0;
   /// A new stream; for a host device inline or with its own thread, as the device was made.
   virtual std::unique_ptr<Stream> make_stream() = 0;
   /// A stream for the user's own forward and backward. A host device computes in the calling

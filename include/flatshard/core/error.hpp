@@ -33,6 +33,11 @@ class MemoryError : public Error {
   using Error::Error;
 };
 
+/// A call of a device's driver failed; the message gives the call, the code and its text.
+class DeviceError : public Error {
+  using Error::Error;
+};
+
 /// A collective failed on some rank: what() is "rank r: message", the same on every rank.
 class CommunicationError : public Error {
  public:

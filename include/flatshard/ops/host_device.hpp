@@ -37,6 +37,8 @@ class HostDevice final : public Device {
   DeviceKind kind() const override { return DeviceKind::Host; }
   std::string_view name() const override { return "host"; }
   HostMemory& memory() override { return memory_; }
+  HostMemory& host_memory() override { return host_memory_; }
+  void copy(const void* source, void* destination, Bytes bytes, StreamRef stream) override;
   std::unique_ptr<Stream> make_stream() override;
   std::unique_ptr<Stream> make_compute_stream() override;
   std::unique_ptr<Event> make_event() override;
@@ -50,6 +52,7 @@ class HostDevice final : public Device {
   HostOptions options_;
   InstructionSet instruction_set_;
   HostMemory memory_;
+  HostMemory host_memory_;  // counted apart
   std::unique_ptr<const KernelTable> kernels_;
 };
 

@@ -80,6 +80,10 @@ class SpyDevice final : public Device, private KernelTable {
   DeviceKind kind() const override { return DeviceKind::Host; }
   std::string_view name() const override { return "spy"; }
   SpyMemory& memory() override { return memory_; }
+  HostMemory& host_memory() override { return host_.host_memory(); }
+  void copy(const void* source, void* destination, Bytes bytes, StreamRef stream) override {
+    run("copy", [&] { host_.copy(source, destination, bytes, stream); });
+  }
   std::unique_ptr<Stream> make_stream() override { return count("stream"), host_.make_stream(); }
   std::unique_ptr<Stream> make_compute_stream() override { return host_.make_compute_stream(); }
   std::unique_ptr<Event> make_event() override { return count("event"), host_.make_event(); }

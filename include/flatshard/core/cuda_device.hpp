@@ -1,0 +1,52 @@
+// A CUDA device: its memory, pinned host memory, streams, events and kernels. In a build without
+// CUDA (-Dcuda=disabled) everything is here too, counts no device and throws UsageError.
+#pragma once
+
+#include <flatshard/core/device.hpp>
+
+#include <memory>
+
+namespace flatshard {
+
+/// CUDA devices that this process can use; 0 without a driver, a device, or CUDA in the build.
+int cuda_device_count() noexcept;
+
+/// One CUDA device. Thread-safety: as Device; the calling thread's current CUDA device is left as
+/// it was by every call. Destructors survive the unloading of the CUDA runtime at process exit.
+class CudaDevice final : public Device {
+ public:
+  /// Throws UsageError when this process cannot use a device of that number.
+  explicit CudaDevice(int ordinal = 0);
+  ~CudaDevice() override;
+
+  DeviceKind kind() const override { return DeviceKind::Cuda; }
+  std::string_view name() const override;
+  MemoryResource& memory() override;
+  MemoryResource& host_memory() override { return pinned(); }
+  /// Page-locked host memory: whole pages, no more than the bytes asked for need.
+  MemoryResource& pinned();
+  void copy(const void* source, void* destination, Bytes bytes, StreamRef stream) override;
+  /// A stream of the highest priority, for collectives and the step beside the user's kernels.
+  std::unique_ptr<Stream> make_stream() override;
+  /// A stream of the default priority. Neither waits for the legacy default stream, nor it for
+  /// them.
+  std::unique_ptr<Stream> make_compute_stream() override;
+  std::unique_ptr<Event> make_event() override;
+  const KernelTable& kernels() const override;
+
+  int ordinal() const;
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+/// The user's own cudaStream_t, not owned: it must outlive what is returned. The legacy default
+/// stream (null) is refused: name cudaStreamLegacy or cudaStreamPerThread if you mean one of them.
+std::unique_ptr<Stream> adopt_cuda_stream(void* stream);
+
+/// The cudaStream_t behind a stream that a CudaDevice made or that was adopted. Throws UsageError
+/// for any other.
+void* cuda_stream(StreamRef stream);
+
+}  // namespace flatshard

@@ -1,0 +1,79 @@
+#include "cuda_memory.hpp"
+
+#include <fmt/format.h>
+#include <flatshard/core/error.hpp>
+
+#include <cstdlib>
+
+#include "cuda_check.hpp"
+
+namespace flatshard::detail {
+
+namespace {
+
+constexpr Bytes page = 4096;                     // bytes
+constexpr Bytes address_space = Bytes{1} << 57;  // bytes: no processor has more
+
+/// At least one page, so that allocate(0) has an address of its own.
+std::size_t page_bytes(Bytes bytes) {
+  return static_cast<std::size_t>(round_up(bytes > 0 ? bytes : 1, page));
+}
+
+[[noreturn]] void throw_memory_error(const char* kind, int ordinal, Bytes bytes, Bytes in_use,
+                                     cudaError_t error) {
+  static_cast<void>(cudaGetLastError());
+  throw MemoryError(
+      fmt::format("{} of CUDA device {}: {} bytes could not be had ({} bytes in use): {}", kind,
+                  ordinal, bytes, in_use, cudaGetErrorName(error)));
+}
+
+}  // namespace
+
+void CountedMemory::count(Bytes bytes) {
+  allocations_.fetch_add(1, std::memory_order_relaxed);
+  const Bytes now = allocated_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  Bytes most = high_water();
+  while (most < now && !high_water_.compare_exchange_weak(most, now, std::memory_order_relaxed)) {
+  }
+}
+
+void* CudaMemory::allocate(Bytes bytes) {
+  const CudaDeviceGuard guard(ordinal_);
+  void* pointer = nullptr;
+  const bool possible = bytes >= 0 && bytes < address_space;
+  const std::size_t size = static_cast<std::size_t>(bytes > 0 ? bytes : 1);
+  const cudaError_t error = possible ? cudaMalloc(&pointer, size) : cudaErrorMemoryAllocation;
+  if (error != cudaSuccess) throw_memory_error("memory", ordinal_, bytes, allocated(), error);
+  count(bytes);
+  return pointer;
+}
+
+void CudaMemory::deallocate(void* pointer, Bytes bytes) noexcept {
+  if (pointer == nullptr) return;
+  ignore_cuda(cudaFree(pointer));  // finds the device by the address
+  uncount(bytes);
+}
+
+void* PinnedMemory::allocate(Bytes bytes) {
+  const CudaDeviceGuard guard(ordinal_);
+  const bool possible = bytes >= 0 && bytes < address_space;
+  void* pointer = possible ? std::aligned_alloc(page, page_bytes(bytes)) : nullptr;
+  cudaError_t error = cudaErrorMemoryAllocation;
+  if (pointer != nullptr)
+    error = cudaHostRegister(pointer, page_bytes(bytes), cudaHostRegisterPortable);
+  if (error != cudaSuccess) {
+    std::free(pointer);
+    throw_memory_error("pinned memory", ordinal_, bytes, allocated(), error);
+  }
+  count(bytes);
+  return pointer;
+}
+
+void PinnedMemory::deallocate(void* pointer, Bytes bytes) noexcept {
+  if (pointer == nullptr) return;
+  ignore_cuda(cudaHostUnregister(pointer));
+  std::free(pointer);
+  uncount(bytes);
+}
+
+}  // namespace flatshard::detail

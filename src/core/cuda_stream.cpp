@@ -1,0 +1,131 @@
+#include "cuda_stream.hpp"
+
+#include <flatshard/core/cuda_device.hpp>
+#include <flatshard/core/error.hpp>
+
+#include <algorithm>
+#include <thread>
+
+namespace flatshard::detail {
+
+using Clock = std::chrono::steady_clock;
+
+void StreamMonitors::add(const std::shared_ptr<StreamMonitor>& monitor) {
+  if (std::find(monitors_.begin(), monitors_.end(), monitor) == monitors_.end())
+    monitors_.push_back(monitor);
+}
+
+void StreamMonitors::poll(Clock::duration waited) const {
+  for (const auto& monitor : monitors_) monitor->poll(waited);
+}
+
+// Queries in a tight loop first, for waits of microseconds; monitors look at other processes, so
+// they are asked once a millisecond.
+void wait_for_cuda(cudaError_t (*query)(void*), void* what, const StreamMonitors& monitors) {
+  const Clock::time_point start = Clock::now();
+  Clock::duration polled{0};
+  for (cudaError_t state = query(what); state != cudaSuccess; state = query(what)) {
+    if (state != cudaErrorNotReady) FLATSHARD_CHECK_CUDA(state);
+    const Clock::duration waited = Clock::now() - start;
+    if (waited < std::chrono::microseconds(50)) continue;
+    if (waited - polled >= std::chrono::milliseconds(1)) {
+      monitors.poll(waited);
+      polled = waited;
+    }
+    std::this_thread::yield();
+  }
+  monitors.poll(Clock::duration{0});  // work that was aborted ends too
+}
+
+CudaEvent::CudaEvent(int ordinal) {
+  const CudaDeviceGuard guard(ordinal);
+  FLATSHARD_CHECK_CUDA(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming));
+}
+
+CudaEvent::~CudaEvent() { ignore_cuda(cudaEventDestroy(event_)); }
+
+void CudaEvent::synchronize() {
+  if (monitors_ == nullptr || monitors_->empty()) {
+    FLATSHARD_CHECK_CUDA(cudaEventSynchronize(event_));
+    return;
+  }
+  const auto query = [](void* event) { return cudaEventQuery(static_cast<cudaEvent_t>(event)); };
+  wait_for_cuda(query, event_, *monitors_);
+}
+
+bool CudaEvent::is_complete() const {
+  const cudaError_t state = cudaEventQuery(event_);
+  if (state == cudaErrorNotReady) return false;
+  FLATSHARD_CHECK_CUDA(state);
+  return true;
+}
+
+CudaStream::CudaStream(int ordinal, int priority) {
+  const CudaDeviceGuard guard(ordinal);
+  FLATSHARD_CHECK_CUDA(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, priority));
+}
+
+CudaStream::~CudaStream() {
+  if (owned_) ignore_cuda(cudaStreamDestroy(stream_));
+}
+
+void CudaStream::record(Event& event) {
+  auto& mark = static_cast<CudaEvent&>(event);
+  FLATSHARD_CHECK_CUDA(cudaEventRecord(mark.event_, stream_));
+  mark.monitors_ = monitors_;
+  mark.capture_ = capture();
+}
+
+void CudaStream::wait(Event& event) {
+  const auto& mark = static_cast<const CudaEvent&>(event);
+  if (mark.capture_ == 0 && capture() != 0) return;
+  FLATSHARD_CHECK_CUDA(cudaStreamWaitEvent(stream_, mark.event_, 0));
+}
+
+unsigned long long CudaStream::capture() const {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  unsigned long long id = 0;
+  FLATSHARD_CHECK_CUDA(cudaStreamGetCaptureInfo(stream_, &status, &id));
+  return status == cudaStreamCaptureStatusNone ? 0 : id;
+}
+
+void CudaStream::check() {
+  if (capture() != 0) return;  // a query would end the capture
+  const cudaError_t state = cudaStreamQuery(stream_);
+  if (state != cudaErrorNotReady) FLATSHARD_CHECK_CUDA(state);
+  monitors_->poll(Clock::duration{0});
+}
+
+void CudaStream::synchronize() {
+  if (monitors_->empty()) {
+    FLATSHARD_CHECK_CUDA(cudaStreamSynchronize(stream_));
+    return;
+  }
+  const auto query = [](void* stream) {
+    return cudaStreamQuery(static_cast<cudaStream_t>(stream));
+  };
+  wait_for_cuda(query, stream_, *monitors_);
+}
+
+CudaStream& as_cuda_stream(StreamRef stream) {
+  auto* cuda = dynamic_cast<CudaStream*>(&stream.get());
+  FLATSHARD_EXPECTS(cuda != nullptr,
+                    "a stream of a CUDA device is needed: make it by CudaDevice::make_stream or "
+                    "adopt_cuda_stream");
+  return *cuda;
+}
+
+}  // namespace flatshard::detail
+
+namespace flatshard {
+
+std::unique_ptr<Stream> adopt_cuda_stream(void* stream) {
+  FLATSHARD_EXPECTS(stream != nullptr,
+                    "adopt_cuda_stream: the stream is null, the legacy default stream; streams are "
+                    "always named");
+  return std::make_unique<detail::CudaStream>(static_cast<cudaStream_t>(stream));
+}
+
+void* cuda_stream(StreamRef stream) { return detail::as_cuda_stream(stream).native(); }
+
+}  // namespace flatshard

@@ -1,0 +1,80 @@
+// CUDA streams and events.
+#pragma once
+
+#include <flatshard/core/stream.hpp>
+
+#include <chrono>
+#include <memory>
+#include <vector>
+
+#include "cuda_check.hpp"
+
+namespace flatshard::detail {
+
+/// Watches work that may never end by itself: collectives, whose peers may be gone.
+class StreamMonitor {
+ public:
+  virtual ~StreamMonitor() = default;
+  /// Throws when the work failed or will not end; `waited` is how long somebody has waited for it.
+  virtual void poll(std::chrono::steady_clock::duration waited) = 0;
+};
+
+/// Those of one stream.
+class StreamMonitors {
+ public:
+  void add(const std::shared_ptr<StreamMonitor>& monitor);
+  bool empty() const { return monitors_.empty(); }
+  void poll(std::chrono::steady_clock::duration waited) const;
+
+ private:
+  std::vector<std::shared_ptr<StreamMonitor>> monitors_;
+};
+
+/// Blocks until `query` says cudaSuccess, polling the monitors; throws what either says.
+void wait_for_cuda(cudaError_t (*query)(void*), void* what, const StreamMonitors& monitors);
+
+class CudaEvent final : public Event {
+ public:
+  explicit CudaEvent(int ordinal);
+  ~CudaEvent() override;
+  void synchronize() override;
+  bool is_complete() const override;
+
+ private:
+  friend class CudaStream;
+  cudaEvent_t event_ = nullptr;
+  std::shared_ptr<const StreamMonitors> monitors_;  // of the stream that recorded it last
+  unsigned long long capture_ = 0;                  // in which graph it was recorded last; 0: none
+};
+
+class CudaStream final : public Stream {
+ public:
+  /// A stream of its own, which no default stream waits for.
+  CudaStream(int ordinal, int priority);
+  /// Somebody else's.
+  explicit CudaStream(cudaStream_t stream) : stream_(stream), owned_(false) {}
+  ~CudaStream() override;
+
+  /// While the stream is captured into a graph, waits for events recorded outside of that graph
+  /// are nothing: a graph is launched after them.
+  void record(Event& event) override;
+  void wait(Event& event) override;
+  void check() override;
+  void synchronize() override;
+
+  cudaStream_t native() const { return stream_; }
+  /// From now on whoever waits for this stream polls `monitor`. Allocates the first time.
+  void watch(const std::shared_ptr<StreamMonitor>& monitor) { monitors_->add(monitor); }
+  /// The graph that this stream is being captured into; 0: none.
+  unsigned long long capture() const;
+
+ private:
+  cudaStream_t stream_ = nullptr;
+  bool owned_ = true;
+  std::shared_ptr<StreamMonitors> monitors_ = std::make_shared<StreamMonitors>();
+};
+
+/// The CUDA stream behind `stream`; throws UsageError when it is none.
+CudaStream& as_cuda_stream(StreamRef stream);
+
+}  // namespace flatshard::detail
