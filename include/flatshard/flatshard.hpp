@@ -6,6 +6,7 @@
 
 #include <flatshard/core/bits.hpp>
 #include <flatshard/core/buffer.hpp>
+#include <flatshard/core/cuda_device.hpp>
 #include <flatshard/core/device.hpp>
 #include <flatshard/core/error.hpp>
 #include <flatshard/core/exact.hpp>
@@ -78,6 +79,7 @@
 #include <flatshard/sharder/params_hash.hpp>
 #include <flatshard/sharder/plan.hpp>
 #include <flatshard/sharder/sharder.hpp>
+#include <flatshard/sharder/training_state.hpp>
 #include <flatshard/sharder/views.hpp>
 
 #include <flatshard/checkpoint/checkpoint_folder.hpp>
