@@ -41,7 +41,14 @@ void Engine::restore(const TrainingState& state) {
   parts_->stepper.restore(state);
 }
 
-const Optimizer& Engine::optimizer() const { return parts_->stepper.optimizer(); }
+const std::vector<Optimizer>& Engine::group_optimizers() const {
+  return parts_->stepper.group_optimizers();
+}
+
+void Engine::set_group_optimizers(const std::vector<Optimizer>& optimizers) {
+  parts_->stepper.set_group_optimizers(optimizers);
+}
+
 const Options& Engine::options() const { return parts_->options; }
 Communicator& Engine::communicator() const { return parts_->runtime.world; }
 
@@ -67,7 +74,7 @@ TrainingState Stepper::state() const {
   copy(runtime_, times_, state.times.data(), state.times.size());
   runtime_.reduce.synchronize();
   state.steps = control.steps;
-  state.loss_scale = control.scaler.state;
+  state.loss_scaler = control.scaler;
   state.seed = seed_;
   return state;
 }
@@ -78,7 +85,8 @@ void Stepper::restore(const TrainingState& state) {
     copy(runtime_, place, &control, 1);
     runtime_.reduce.synchronize();
     LossScaler scaler = control.scaler;
-    scaler.state = state.loss_scale;
+    if (scaler.settings.rule == state.loss_scaler.settings.rule)
+      scaler.state = state.loss_scaler.state;
     control = make_step_control(scaler);
     control.steps = state.steps;
     copy(runtime_, &control, place, 1);
@@ -88,6 +96,17 @@ void Stepper::restore(const TrainingState& state) {
   runtime_.reduce.synchronize();
   seed_ = state.seed;
   steps_ = restored_ = state.steps;
+}
+
+void Stepper::set_group_optimizers(const std::vector<Optimizer>& optimizers) {
+  FLATSHARD_EXPECTS(optimizers.size() == groups_.size(),
+                    fmt::format("{} optimizers for {} hyper-parameter groups", optimizers.size(),
+                                groups_.size()));
+  for (const Optimizer& optimizer : optimizers)
+    FLATSHARD_EXPECTS(optimizer_.has_type_of(optimizer),
+                      fmt::format("the optimizer is '{}' and cannot become '{}'", optimizer_.name(),
+                                  optimizer.name()));
+  group_optimizers_ = optimizers;
 }
 
 void Stepper::wait_for_earlier() {

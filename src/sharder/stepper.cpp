@@ -74,7 +74,9 @@ Stepper::Stepper(Runtime& runtime, Gatherer& gatherer, const Optimizer& optimize
       scaler_of(runtime.plan.request.precision.loss_scaling, options.loss_scale);
   const auto flats = runtime.plan.flats.size();
   takes_part_ = times_ == nullptr ? nullptr : times_ + flats;
-  for (auto& source : takes_part_source_) source.resize(flats);
+  MemoryResource& host = runtime.device.host_memory();
+  host_takes_part_ = Buffer(host, static_cast<Bytes>(report_ring * flats * sizeof(std::int64_t)));
+  host_reports_ = Buffer(host, report_ring * static_cast<Bytes>(sizeof(StepReport)));
   for (Report& report : reports_) report.ready = runtime.make_event();
   for (const Flat& flat : runtime.plan.flats)
     host_steps_.push_back(flat.requires_grad ? optimizer.host_step(flat.step_row) : nullptr);
@@ -88,9 +90,9 @@ void Stepper::set_optimizer(const Optimizer& optimizer) {
                     fmt::format("the optimizer is '{}' and cannot become '{}': its states mean "
                                 "something else",
                                 optimizer_.name(), optimizer.name()));
-  std::vector<FunctorBytes> functors;
-  for (const GroupOptions& group : groups_) functors.push_back(optimizer.adjusted(group).functor());
-  functors_ = std::move(functors);
+  std::vector<Optimizer> adjusted;
+  for (const GroupOptions& group : groups_) adjusted.push_back(optimizer.adjusted(group));
+  group_optimizers_ = std::move(adjusted);
   optimizer_ = optimizer;
 }
 
@@ -142,10 +144,10 @@ void Stepper::decide(StepControl& control, const StepSettings& settings, Divisor
                               .flats = flats,
                               .report = report};
   if (takes_part != nullptr) {
-    auto& source = takes_part_source_[static_cast<std::size_t>(steps_ % report_ring)];
-    std::copy(takes_part->begin(), takes_part->end(), source.begin());
-    runtime_.kernels.cast(source.data(), DType::Int64, takes_part_, DType::Int64, flats,
-                          runtime_.reduce);
+    std::int64_t* source = host_takes_part(steps_ % report_ring);
+    std::copy(takes_part->begin(), takes_part->end(), source);
+    runtime_.device.copy(source, takes_part_, flats * static_cast<Bytes>(sizeof(std::int64_t)),
+                         runtime_.reduce);
     arguments.takes_part = takes_part_;
   }
   runtime_.kernels.conclude(arguments, runtime_.reduce);
@@ -169,13 +171,25 @@ void Stepper::update_flat(int index) {
     arguments.time = times_ + index;
     arguments.seed = seed_;
     arguments.row = flat.step_row;
-    arguments.functor = functors_[static_cast<std::size_t>(run.group)];
+    arguments.functor = group_optimizers_[static_cast<std::size_t>(run.group)].functor();
     runtime_.kernels.step(host_steps_[static_cast<std::size_t>(index)], arguments, runtime_.reduce);
   }
 }
 
+std::int64_t* Stepper::host_takes_part(std::int64_t slot) const {
+  const auto flats = static_cast<std::int64_t>(runtime_.plan.flats.size());
+  return static_cast<std::int64_t*>(host_takes_part_.data()) + slot * flats;
+}
+
+StepReport* Stepper::host_report(std::int64_t slot) const {
+  return static_cast<StepReport*>(host_reports_.data()) + slot;
+}
+
 std::int64_t Stepper::finish_report() {
-  Report& report = reports_[static_cast<std::size_t>(steps_ % report_ring)];
+  const std::int64_t slot = steps_ % report_ring;
+  Report& report = reports_[static_cast<std::size_t>(slot)];
+  runtime_.device.copy(&control_->reports[static_cast<std::size_t>(slot)], host_report(slot),
+                       sizeof(StepReport), runtime_.reduce);
   report.raised = false;
   runtime_.reduce.record(*report.ready);
   return ++steps_;
@@ -190,7 +204,7 @@ StepReport Stepper::wait(std::int64_t number) {
   const auto slot = static_cast<std::size_t>((number - 1) % report_ring);
   reports_[slot].ready->synchronize();
   runtime_.reduce.check();
-  const StepReport report = control_->reports[slot];
+  const StepReport report = *host_report(static_cast<std::int64_t>(slot));
   if (report.error != StepError::None && !reports_[slot].raised) {
     reports_[slot].raised = true;
     throw_error(report);

@@ -47,7 +47,10 @@ class Stepper {
   void restore(const TrainingState& state);
   /// Blocks until at most one step is unfinished; throws what wait() throws.
   void wait_for_earlier();
-  const Optimizer& optimizer() const { return optimizer_; }
+  /// Per hyper-parameter group, as it is applied.
+  const std::vector<Optimizer>& group_optimizers() const { return group_optimizers_; }
+  /// Until the next set_optimizer(). As many as there are groups, of the same functor type.
+  void set_group_optimizers(const std::vector<Optimizer>& optimizers);
   const float* loss_scale() const { return &control_->step.loss_scale; }
   StepControl& control() { return control_->step; }
   std::int64_t* times() { return times_; }
@@ -56,6 +59,9 @@ class Stepper {
   void decide(StepControl& control, const StepSettings& settings, Divisor divisor,
               std::int64_t flats, const std::vector<bool>* takes_part, StepReport* report);
   void update_flat(int flat);
+  /// In host memory, of the step that is slot `slot` of the rings.
+  std::int64_t* host_takes_part(std::int64_t slot) const;
+  StepReport* host_report(std::int64_t slot) const;
   std::int64_t finish_report();
   void throw_error(const StepReport& report) const;
 
@@ -68,8 +74,8 @@ class Stepper {
   Gatherer& gatherer_;
   Optimizer optimizer_;
   std::vector<GroupOptions> groups_;
-  std::vector<FunctorBytes> functors_;  // per hyper-parameter group
-  std::vector<HostStep> host_steps_;    // per flat
+  std::vector<Optimizer> group_optimizers_;  // per hyper-parameter group
+  std::vector<HostStep> host_steps_;         // per flat
   StepSettings settings_;
   std::uint64_t seed_;
   bool in_backward_;
@@ -77,7 +83,8 @@ class Stepper {
   DeviceControl* control_;
   std::int64_t* times_;
   std::int64_t* takes_part_;
-  std::array<std::vector<std::int64_t>, report_ring> takes_part_source_;
+  Buffer host_takes_part_;  // (report ring, flats) int64
+  Buffer host_reports_;     // (report ring) StepReport
   std::array<Report, report_ring> reports_;
   std::int64_t steps_ = 0;
   std::int64_t restored_ = 0;  // of these: made by an earlier run, whose reports are gone

@@ -106,6 +106,8 @@ class Engine {
   /// Takes this rank's slices of the summoned values as new parameters.
   void write_back(const Summoned& summoned);
   void synchronize();
+  /// Copies device memory to the host, after all that was issued; blocks the host.
+  void read(const void* source, void* destination, Bytes bytes);
 
   // State, for checkpoints; see sharder/training_state.hpp
 
@@ -121,7 +123,11 @@ class Engine {
   TrainingState training_state() const;
   /// Goes on from there. Throws UsageError when `state` is of another number of flats.
   void restore(const TrainingState& state);
-  const Optimizer& optimizer() const;
+  /// The optimizer as it is applied to each hyper-parameter group.
+  const std::vector<Optimizer>& group_optimizers() const;
+  /// In place of those, until the next set_optimizer(); throws UsageError for another number of
+  /// groups or another functor type.
+  void set_group_optimizers(const std::vector<Optimizer>& optimizers);
   const Options& options() const;
   Communicator& communicator() const;
 

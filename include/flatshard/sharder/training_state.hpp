@@ -22,10 +22,10 @@ struct FlatState {
 
 /// Equal on every rank.
 struct TrainingState {
-  std::int64_t steps = 0;           // concluded, skipped ones included
-  ScaleState loss_scale;            // of the rule in use
-  std::uint64_t seed = 0;           // of stochastic rounding
-  std::vector<std::int64_t> times;  // per flat: updates that it has had
+  std::int64_t steps = 0;                            // concluded, skipped ones included
+  LossScaler loss_scaler = LossScaler::constant(1);  // restored where the rule is the same
+  std::uint64_t seed = 0;                            // of stochastic rounding
+  std::vector<std::int64_t> times;                   // per flat: updates that it has had
   friend bool operator==(const TrainingState&, const TrainingState&) = default;
 };
 
