@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include <cstddef>
+#include <exception>
 #include <iterator>
 #include <unordered_set>
 #include <utility>
@@ -82,9 +83,7 @@ class Events {
     return true;
   }
   bool key(string_t& name) {
-    const bool first = keys_.back().insert(name).second;
-    if (!first)
-      refuse(JsonError::Kind::DuplicateKey, "the key " + in_quotes(name) + " occurs twice");
+    if (!keys_.back().insert(name).second) refuse_duplicate(name);
     handler().on_key(name);
     return true;
   }
@@ -126,6 +125,11 @@ class Events {
     const auto depth = static_cast<std::int64_t>(keys_.size());
     if (depth >= max_depth_) refuse(JsonError::Kind::TooDeep, "nested deeper than the limit");
     keys_.emplace_back();
+  }
+
+  [[noreturn]] void refuse_duplicate(const std::string& key) const {
+    const std::string message = "the key " + in_quotes(key) + " occurs twice";
+    throw JsonError(JsonError::Kind::DuplicateKey, message, offset(), key);
   }
 
   [[noreturn]] void refuse(JsonError::Kind kind, const std::string& message) const {

@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace flatshard::detail {
 
@@ -40,14 +41,16 @@ class JsonError : public std::runtime_error {
  public:
   enum class Kind : std::uint8_t { Syntax, TooDeep, DuplicateKey };
 
-  JsonError(Kind kind, const std::string& message, Bytes offset)
-      : std::runtime_error(message), kind_(kind), offset_(offset) {}
+  JsonError(Kind kind, const std::string& message, Bytes offset, std::string key = {})
+      : std::runtime_error(message), kind_(kind), offset_(offset), key_(std::move(key)) {}
   Kind kind() const noexcept { return kind_; }
   Bytes offset() const noexcept { return offset_; }
+  const std::string& key() const noexcept { return key_; }  // of DuplicateKey, decoded
 
  private:
   Kind kind_;
   Bytes offset_;
+  std::string key_;
 };
 
 /// Feeds one JSON value (RFC 8259, UTF-8 without a byte-order mark, white space around it allowed)

@@ -21,25 +21,22 @@ struct ShardIndex {
   friend bool operator==(const ShardIndex&, const ShardIndex&) = default;
 };
 
-/// Reads and checks an index: JSON as strictly as headers, file names that are one plain component
-/// each. Fields of "metadata" other than total_size are ignored. Throws FormatError.
+/// Reads and checks an index: JSON as strictly as headers, file names as is_plain_name wants them.
+/// Fields other than the two above are ignored. Throws FormatError.
 ShardIndex parse_index(std::span<const std::byte> bytes, const ReadLimits& limits = {},
                        std::string_view path = {});
 
 /// The JSON text: parse_index(encode(i)) == i. Throws UsageError on what parse_index would refuse.
 std::string encode(const ShardIndex& index);
 
-/// True for a name that stays in its folder: one component, not "." or "..", without '/', '\\',
-/// NUL.
-bool is_plain_file_name(std::string_view name);
-
 /// "model.safetensors" when count == 1, else "model-00001-of-0000N.safetensors"; `position` from 0.
 /// Requires 0 <= position < count <= 99999.
 std::string shard_file_name(std::string_view stem, std::int64_t position, std::int64_t count);
 
 /// Greedy, in the given order: a file is closed before the tensor that would bring its data above
-/// `max_bytes`; a larger tensor has a file of its own. Returns each file's tensors; at least one
-/// file. Limits are decimal by custom: 5 GB is 5'000'000'000. Throws UsageError when max_bytes < 1.
+/// `max_bytes`; a tensor above it has a file of its own, and the file before it stays open. Returns
+/// each file's tensors; one empty file when there are none. Limits are decimal by custom: 5 GB is
+/// 5'000'000'000. Throws UsageError when max_bytes < 1.
 std::vector<std::vector<TensorSpec>> split_into_files(const std::vector<TensorSpec>& tensors,
                                                       Bytes max_bytes);
 

@@ -39,7 +39,8 @@ class TensorSet {
   /// a set: shards are regular files in the index's folder, never reached through a symbolic link
   /// or a path; every mapped tensor is in its file, every tensor of a file is mapped to that file;
   /// a count in the files' names (-of-N) is the number of files. Another total_size than the
-  /// tensors' is a warning. Throws FormatError, IoError. Blocks on the file system.
+  /// tensors' is a warning. (Links of the user's own are followed: `path`, and the two names in a
+  /// folder.) Throws FormatError, IoError. Blocks on the file system.
   static TensorSet open(const std::filesystem::path& path, const ReadLimits& limits = {},
                         Mode mode = Mode::Strict);
   static TensorSet open(const std::filesystem::path& path, const ReadLimits& limits, Mode mode,
@@ -66,7 +67,6 @@ class TensorSet {
 
  private:
   TensorSet();
-  friend class TensorSetOpener;
 
   std::vector<StoredFile> files_;
   std::vector<File> opened_;  // as files_
