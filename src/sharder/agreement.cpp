@@ -28,6 +28,22 @@ std::uint64_t hash_text(std::uint64_t hash, const std::string& text) {
                     static_cast<Bytes>(text.size()));
 }
 
+/// all[r] = `own` of rank r. Collectives take memory of the device: the arena serves, which is
+/// still empty.
+void gather_hashes(Runtime& runtime, std::uint64_t own, std::vector<std::uint64_t>& all) {
+  const auto bytes = static_cast<Bytes>(all.size() * sizeof(std::uint64_t));
+  const bool fits = bytes <= runtime.plan.arena_bytes;
+  const Buffer extra = fits ? Buffer() : Buffer(runtime.memory_resource, bytes);
+  auto* gathered = static_cast<std::uint64_t*>(fits ? runtime.arena() : extra.data());
+  std::uint64_t* mine = gathered + runtime.world.rank();
+  runtime.device.copy(&own, mine, sizeof(own), runtime.reduce);
+  runtime.reduce.synchronize();  // `own` goes when the collective fails
+  runtime.world.all_gather("agreement", mine, gathered, 1, DType::Int64, runtime.reduce);
+  runtime.device.copy(gathered, all.data(), bytes, runtime.reduce);
+  runtime.kernels.zero(gathered, bytes, runtime.reduce);
+  runtime.reduce.synchronize();
+}
+
 }  // namespace
 
 void expect_agreement(Runtime& runtime, const Model& model, const Optimizer& optimizer,
@@ -36,10 +52,7 @@ void expect_agreement(Runtime& runtime, const Model& model, const Optimizer& opt
   const std::uint64_t own =
       hash_text(hash_text(0, to_string(runtime.plan)), describe(model, optimizer, options));
   std::vector<std::uint64_t> all(static_cast<std::size_t>(world));
-  const auto rank = static_cast<std::size_t>(runtime.world.rank());
-  all[rank] = own;
-  runtime.world.all_gather("agreement", &all[rank], all.data(), 1, DType::Int64, runtime.reduce);
-  runtime.reduce.synchronize();
+  gather_hashes(runtime, own, all);
   for (int other = 1; other < world; ++other)
     FLATSHARD_EXPECTS(
         all[static_cast<std::size_t>(other)] == all[0],

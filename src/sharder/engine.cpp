@@ -33,6 +33,7 @@ Engine::Parts::Parts(Communicator& communicator, const Model& described, const O
       options(chosen),
       runtime(communicator, checked_plan(model, request, optimizer, options),
               chosen_device(options, own_device), options.compute_stream, options.memory),
+      agreed((detail::expect_agreement(runtime, model, optimizer, options), Agreed{})),
       gatherer(runtime, options.max_live_elements),
       reducer(runtime),
       stepper(runtime, gatherer, optimizer, options),
@@ -40,9 +41,7 @@ Engine::Parts::Parts(Communicator& communicator, const Model& described, const O
       uses(runtime.plan.units.size()),
       takes_part(runtime.plan.flats.size(), false),
       computed(runtime.make_event()),
-      decided(runtime.make_event()) {
-  detail::expect_agreement(runtime, model, optimizer, options);
-}
+      decided(runtime.make_event()) {}
 
 Engine::Engine(Communicator& communicator, const Model& model, const Optimizer& optimizer,
                const PlanRequest& request, const Options& options)
@@ -209,6 +208,12 @@ std::int64_t Engine::step(const StepOptions& options) {
 void Engine::synchronize() {
   parts_->runtime.compute.synchronize();
   parts_->runtime.gather.synchronize();
+  parts_->runtime.reduce.synchronize();
+}
+
+void Engine::read(const void* source, void* destination, Bytes bytes) {
+  synchronize();
+  parts_->runtime.device.copy(source, destination, bytes, parts_->runtime.reduce);
   parts_->runtime.reduce.synchronize();
 }
 

@@ -74,6 +74,30 @@ void Engine::initialize(int parameter, const Initializer& initializer) {
   parts.stale = true;
 }
 
+/// Stores `count` elements of the user's, wherever they lie, in device memory as `piece.dtype`;
+/// blocks the host. Where another dtype comes from the host it is staged in blocks.
+void Engine::Parts::take(const void* source, DType dtype, void* destination, DType to,
+                         Elements count) {
+  constexpr Elements block = Elements{1} << 22;
+  detail::Runtime& at = runtime;
+  if (at.device.kind() == DeviceKind::Host) {
+    at.kernels.cast(source, dtype, destination, to, count, at.reduce);
+  } else if (dtype == to) {
+    at.device.copy(source, destination, count * size_of(to), at.reduce);
+  } else {
+    const Buffer staged(at.memory_resource, std::min(count, block) * size_of(dtype));
+    for (Elements done = 0; done < count; done += block) {
+      const Elements part = std::min(block, count - done);
+      at.device.copy(static_cast<const std::byte*>(source) + done * size_of(dtype), staged.data(),
+                     part * size_of(dtype), at.reduce);
+      at.kernels.cast(staged.data(), dtype,
+                      static_cast<std::byte*>(destination) + done * size_of(to), to, part,
+                      at.reduce);
+    }
+    at.reduce.synchronize();
+  }
+}
+
 void Engine::assign(int parameter, const void* source, DType dtype) {
   FLATSHARD_EXPECTS(is_floating(dtype),
                     fmt::format("assign: parameter '{}' cannot be had from {}, which is not a "
@@ -83,9 +107,8 @@ void Engine::assign(int parameter, const void* source, DType dtype) {
   Parts& parts = *parts_;
   parts.prepare_writes("assign()");
   for (const Piece& piece : pieces_of(parts.runtime, parameter))
-    parts.runtime.kernels.cast(
-        static_cast<const std::byte*>(source) + piece.parameter_offset * size_of(dtype), dtype,
-        piece.data, piece.dtype, piece.count, parts.runtime.reduce);
+    parts.take(static_cast<const std::byte*>(source) + piece.parameter_offset * size_of(dtype),
+               dtype, piece.data, piece.dtype, piece.count);
   parts.runtime.reduce.synchronize();
   parts.stale = true;
 }
@@ -96,7 +119,7 @@ void Engine::assign_from(Rank root, int parameter, const void* source, DType dty
   const Elements count = spec.numel();
   const Buffer whole(runtime.memory_resource, count * size_of(dtype));
   if (runtime.world.rank() == root)
-    runtime.kernels.cast(source, dtype, whole.data(), dtype, count, runtime.reduce);
+    runtime.device.copy(source, whole.data(), count * size_of(dtype), runtime.reduce);
   runtime.world.broadcast(spec.name, whole.data(), count, dtype, root, runtime.reduce);
   assign(parameter, whole.data(), dtype);
 }

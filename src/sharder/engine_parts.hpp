@@ -30,6 +30,8 @@ struct Engine::Parts {
   const Options options;
   std::unique_ptr<Device> own_device;
   detail::Runtime runtime;
+  struct Agreed {};
+  Agreed agreed;  // the ranks are, before anything is written to the arena
   detail::Gatherer gatherer;
   detail::Reducer reducer;
   detail::Stepper stepper;
@@ -75,6 +77,7 @@ struct Engine::Parts {
   detail::Divisor default_divisor() const;
   /// Parameters are about to be written by the reduce stream.
   void order_parameter_writes();
+  void take(const void* source, DType dtype, void* destination, DType to, Elements count);
   /// Compute copies and whole parameters follow the masters.
   void refresh();
 };

@@ -60,7 +60,8 @@ class Runtime {
   /// Address of a block; null when the Plan has none.
   std::byte* address(Role role, int owner, int index = 0) const;
   /// An address for flats without elements: not null, and nobody reads or writes there.
-  std::byte* nothing() const { return static_cast<std::byte*>(arena_.data()); }
+  std::byte* nothing() const { return static_cast<std::byte*>(arena()); }
+  void* arena() const { return arena_.data(); }
   std::unique_ptr<Event> make_event() { return device.make_event(); }
   /// Work issued to `later` from now on runs after all issued to `earlier` so far.
   void order(Stream& earlier, Event& event, Stream& later) {
