@@ -28,7 +28,7 @@ enum class ExistingStep : std::uint8_t {
 /// Where a save is written before it is published: a value that rank 0 makes and all ranks share.
 struct StageName {
   std::int64_t step = 0;
-  std::uint64_t save_id = 0;  // random
+  std::uint64_t save_id = 0;  // random, odd; 0: none
   /// ".tmp-<step>-<save id in 16 hexadecimal digits>"
   std::string folder_name() const;
   /// The inverse; none for any other name.

@@ -74,6 +74,8 @@ class Commit {
 
  private:
   void begin();
+  void enter(const std::string& stage);
+  void discard() noexcept;
   void finish(Manifest manifest);
   std::string from_rank_0(const std::string& text);
 
