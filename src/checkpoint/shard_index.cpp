@@ -82,7 +82,8 @@ std::string shard_file_name(std::string_view stem, std::int64_t position, std::i
       0 <= position && position < count && count <= most_files,
       "shard_file_name: position " + std::to_string(position) + " of " + std::to_string(count));
   std::string name(stem);
-  if (count > 1) name += "-" + five_digits(position + 1) + "-of-" + five_digits(count);
+  if (count > 1) name.append("-").append(five_digits(position + 1));
+  if (count > 1) name.append("-of-").append(five_digits(count));
   return name + ".safetensors";
 }
 

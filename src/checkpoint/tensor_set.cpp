@@ -42,7 +42,7 @@ const StoredTensor& TensorSet::at(std::string_view name) const {
   for (const auto& [other, tensor] : tensors_) names.push_back(other);
   std::string message = "TensorSet: there is no tensor " + in_quotes(name) + "; nearest:";
   for (const std::string& near : nearest_names(name, std::move(names)))
-    message += " " + in_quotes(near);
+    message.append(" ").append(in_quotes(near));
   throw UsageError(message, {__FILE__, __LINE__});
 }
 
