@@ -32,8 +32,10 @@
 #include <flatshard/layout/unit.hpp>
 #include <flatshard/layout/wrap.hpp>
 
+#include <flatshard/ops/adagrad.hpp>
 #include <flatshard/ops/adamw.hpp>
 #include <flatshard/ops/conclude.hpp>
+#include <flatshard/ops/cuda_steps.hpp>
 #include <flatshard/ops/host_device.hpp>
 #include <flatshard/ops/host_steps.hpp>
 #include <flatshard/ops/init.hpp>

@@ -39,6 +39,7 @@ class Partition;
 class CanonicalIndex;
 
 // ops
+struct Adagrad;
 struct AdamW;
 struct SGD;
 struct Lion;

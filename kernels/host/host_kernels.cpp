@@ -197,7 +197,9 @@ void HostKernels::unflatten(std::span<const FlattenPiece> pieces, const void* fl
   });
 }
 
-void HostKernels::step(HostStep host_step, const StepArguments& arguments, StreamRef stream) const {
+void HostKernels::step(const StepFunctions& functions, const StepArguments& arguments,
+                       StreamRef stream) const {
+  const HostStep host_step = functions.host;
   FLATSHARD_EXPECTS(host_step != nullptr, "host kernels: a step without a function");
   issue(stream, [this, host_step, arguments] {
     team_.for_chunks(arguments.count, [&](Elements begin, Elements end) {

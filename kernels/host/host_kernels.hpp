@@ -37,7 +37,8 @@ class HostKernels final : public KernelTable {
                StreamRef stream) const override;
   void unflatten(std::span<const FlattenPiece> pieces, const void* flat, DType from, DType to,
                  StreamRef stream) const override;
-  void step(HostStep host_step, const StepArguments& arguments, StreamRef stream) const override;
+  void step(const StepFunctions& functions, const StepArguments& arguments,
+            StreamRef stream) const override;
 
  private:
   void move(const void* source, DType from, void* destination, DType to, Elements count) const;

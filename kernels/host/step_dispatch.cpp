@@ -28,6 +28,10 @@ template <>
 HostStep builtin_host_step<Lion>(const StepRow& row, InstructionSet set) {
   return kernels_of(set).lion(row);
 }
+template <>
+HostStep builtin_host_step<Adagrad>(const StepRow& row, InstructionSet set) {
+  return kernels_of(set).adagrad(row);
+}
 
 template <>
 HostStep builtin_host_step<AdamW>(const StepRow& row) {
@@ -40,6 +44,10 @@ HostStep builtin_host_step<SGD>(const StepRow& row) {
 template <>
 HostStep builtin_host_step<Lion>(const StepRow& row) {
   return builtin_host_step<Lion>(row, best_instruction_set());
+}
+template <>
+HostStep builtin_host_step<Adagrad>(const StepRow& row) {
+  return builtin_host_step<Adagrad>(row, best_instruction_set());
 }
 
 }  // namespace flatshard

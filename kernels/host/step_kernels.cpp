@@ -13,6 +13,6 @@ HostStep step_of(const StepRow& row) {
 
 }  // namespace
 
-const StepKernels step_kernels = {step_of<AdamW>, step_of<SGD>, step_of<Lion>};
+const StepKernels step_kernels = {step_of<AdamW>, step_of<SGD>, step_of<Lion>, step_of<Adagrad>};
 
 }  // namespace flatshard::host::FLATSHARD_INSTRUCTION_SET

@@ -11,6 +11,7 @@ struct StepKernels {
   HostStep (*adamw)(const StepRow& row);
   HostStep (*sgd)(const StepRow& row);
   HostStep (*lion)(const StepRow& row);
+  HostStep (*adagrad)(const StepRow& row);
 };
 
 namespace baseline {

@@ -1,4 +1,5 @@
 #include <flatshard/core/error.hpp>
+#include <flatshard/ops/cuda_steps.hpp>
 #include <flatshard/ops/optimizer.hpp>
 
 #include <fmt/format.h>
@@ -17,6 +18,15 @@ HostStep Optimizer::host_step(const StepRow& row) const {
   const HostStep step = type_->host_step(row);
   FLATSHARD_EXPECTS(step != nullptr,
                     fmt::format("optimizer {}: no step is built for {}", name(), to_string(row)));
+  return step;
+}
+
+CudaStep Optimizer::cuda_step(const StepRow& row) const {
+  const CudaStep step = registered_cuda_step(*type_->type, row);
+  FLATSHARD_EXPECTS(step != nullptr,
+                    fmt::format("optimizer {}: no CUDA step is registered for {}; instantiate one "
+                                "with <flatshard/cuda/step.cuh> in a .cu file",
+                                name(), to_string(row)));
   return step;
 }
 

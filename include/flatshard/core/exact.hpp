@@ -1,6 +1,7 @@
-// The only five operations by which the library rounds. Each rounds once, to nearest even, on host
-// and device, whatever flags the including file is compiled with; compare, select, negate, abs, min
-// and max are exact and need no names.
+// The only operations by which the library rounds: add, mul, fma, div, sqrt, and double to float.
+// Each rounds once, to nearest even, on host and device, whatever flags the including file is
+// compiled with. Select, and compares and negations of doubles, are exact and need no names; of
+// floats they do, because nvcc --use_fast_math flushes denormals even there.
 //
 // Rule for their users: no product is an operand of + or -; write it as fma. Then no setting of
 // floating-point contraction can change a bit. (The addend of an fma may be a product.)
@@ -68,6 +69,29 @@ FLATSHARD_INLINE FLATSHARD_HOST_DEVICE double sqrt(double a) {
   return result;
 }
 
+FLATSHARD_INLINE FLATSHARD_HOST_DEVICE float negate(float a) {
+  float result;
+  asm("neg.f32 %0, %1;" : "=f"(result) : "f"(a));
+  return result;
+}
+FLATSHARD_INLINE FLATSHARD_HOST_DEVICE bool is_less(float a, float b) {
+  int result;
+  asm("{ .reg .pred p; setp.lt.f32 p, %1, %2; selp.s32 %0, 1, 0, p; }"
+      : "=r"(result)
+      : "f"(a), "f"(b));
+  return result != 0;
+}
+FLATSHARD_INLINE FLATSHARD_HOST_DEVICE float to_float(double a) {
+  float result;
+  asm("cvt.rn.f32.f64 %0, %1;" : "=f"(result) : "d"(a));
+  return result;
+}
+FLATSHARD_INLINE FLATSHARD_HOST_DEVICE double to_double(float a) {
+  double result;
+  asm("cvt.f64.f32 %0, %1;" : "=d"(result) : "f"(a));
+  return result;
+}
+
 #else
 
 // Where the target has no fused multiply-add instruction, fma is the C library's: exact, and slow.
@@ -86,7 +110,23 @@ FLATSHARD_INLINE FLATSHARD_HOST_DEVICE double fma(double a, double b, double c) 
 }
 FLATSHARD_INLINE FLATSHARD_HOST_DEVICE double div(double a, double b) { return a / b; }
 FLATSHARD_INLINE FLATSHARD_HOST_DEVICE double sqrt(double a) { return __builtin_sqrt(a); }
+FLATSHARD_INLINE FLATSHARD_HOST_DEVICE float negate(float a) { return -a; }
+FLATSHARD_INLINE FLATSHARD_HOST_DEVICE bool is_less(float a, float b) { return a < b; }
+FLATSHARD_INLINE FLATSHARD_HOST_DEVICE float to_float(double a) { return static_cast<float>(a); }
+FLATSHARD_INLINE FLATSHARD_HOST_DEVICE double to_double(float a) { return a; }
 
 #endif
+
+FLATSHARD_INLINE FLATSHARD_HOST_DEVICE double negate(double a) { return -a; }
+FLATSHARD_INLINE FLATSHARD_HOST_DEVICE bool is_less(double a, double b) { return a < b; }
+
+/// `a` rounded once to float, or as it is.
+template <class Real>
+FLATSHARD_INLINE FLATSHARD_HOST_DEVICE Real round_to(double a) {
+  if constexpr (sizeof(Real) == sizeof(float))
+    return to_float(a);
+  else
+    return a;
+}
 
 }  // namespace flatshard::exact

@@ -45,14 +45,14 @@ struct AdamW {
   FLATSHARD_INLINE FLATSHARD_HOST_DEVICE Coefficients<Real> coefficients(std::int64_t time) const {
     const double correction1 = one_minus_power(beta1, time);
     const double correction2 = one_minus_power(beta2, time);
-    return {static_cast<Real>(beta1),
-            static_cast<Real>(exact::add(1.0, -beta1)),
-            static_cast<Real>(beta2),
-            static_cast<Real>(exact::add(1.0, -beta2)),
-            static_cast<Real>(exact::div(1.0, exact::sqrt(correction2))),
-            static_cast<Real>(eps),
-            static_cast<Real>(exact::mul(lr, weight_decay)),
-            static_cast<Real>(exact::div(lr, correction1))};
+    return {exact::round_to<Real>(beta1),
+            exact::round_to<Real>(exact::add(1.0, -beta1)),
+            exact::round_to<Real>(beta2),
+            exact::round_to<Real>(exact::add(1.0, -beta2)),
+            exact::round_to<Real>(exact::div(1.0, exact::sqrt(correction2))),
+            exact::round_to<Real>(eps),
+            exact::round_to<Real>(exact::mul(lr, weight_decay)),
+            exact::round_to<Real>(exact::div(lr, correction1))};
   }
 
   template <class Real>
@@ -63,8 +63,8 @@ struct AdamW {
     const Real m = exact::fma(with.beta1, states[0], exact::mul(with.gradient_share, gradient));
     const Real v = exact::fma(with.beta2, states[1], exact::mul(with.square_share, square));
     const Real denominator = exact::fma(exact::sqrt(v), with.rsqrt_correction, with.eps);
-    const Real decayed = exact::fma(-with.decay, parameter, parameter);
-    parameter = exact::fma(-with.step, exact::div(m, denominator), decayed);
+    const Real decayed = exact::fma(exact::negate(with.decay), parameter, parameter);
+    parameter = exact::fma(exact::negate(with.step), exact::div(m, denominator), decayed);
     states[0] = m;
     states[1] = v;
   }

@@ -16,5 +16,7 @@ template <>
 HostStep builtin_host_step<SGD>(const StepRow& row, InstructionSet set);
 template <>
 HostStep builtin_host_step<Lion>(const StepRow& row, InstructionSet set);
+template <>
+HostStep builtin_host_step<Adagrad>(const StepRow& row, InstructionSet set);
 
 }  // namespace flatshard

@@ -78,8 +78,15 @@ class KernelTable {
   /// piece.tensor[i] = to(flat[piece.flat_offset + i]) for every piece.
   virtual void unflatten(std::span<const FlattenPiece> pieces, const void* flat, DType from,
                          DType to, StreamRef stream) const = 0;
-  /// One optimizer step on one range.
-  virtual void step(HostStep host_step, const StepArguments& arguments, StreamRef stream) const = 0;
+  /// One optimizer step on one range, with the function for this device's kind.
+  virtual void step(const StepFunctions& functions, const StepArguments& arguments,
+                    StreamRef stream) const = 0;
+  /// One optimizer step on ranges of one row that do not overlap (parameter groups, flats): the
+  /// same as step() on each, in one launch where that is faster. The span is read at once.
+  virtual void step_ranges(const StepFunctions& functions, std::span<const StepArguments> ranges,
+                           StreamRef stream) const {
+    for (const StepArguments& arguments : ranges) step(functions, arguments, stream);
+  }
 };
 
 }  // namespace flatshard

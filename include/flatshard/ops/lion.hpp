@@ -38,12 +38,12 @@ struct Lion {
 
   template <class Real>
   FLATSHARD_INLINE FLATSHARD_HOST_DEVICE Coefficients<Real> coefficients(std::int64_t) const {
-    return {static_cast<Real>(beta1),
-            static_cast<Real>(exact::add(1.0, -beta1)),
-            static_cast<Real>(beta2),
-            static_cast<Real>(exact::add(1.0, -beta2)),
-            static_cast<Real>(exact::mul(lr, weight_decay)),
-            static_cast<Real>(lr)};
+    return {exact::round_to<Real>(beta1),
+            exact::round_to<Real>(exact::add(1.0, -beta1)),
+            exact::round_to<Real>(beta2),
+            exact::round_to<Real>(exact::add(1.0, -beta2)),
+            exact::round_to<Real>(exact::mul(lr, weight_decay)),
+            exact::round_to<Real>(lr)};
   }
 
   template <class Real>
@@ -52,9 +52,10 @@ struct Lion {
                                                             Real* states) {
     const Real m = states[0];
     const Real c = exact::fma(with.beta1, m, exact::mul(with.direction_share, gradient));
-    const Real sign = c > 0 ? Real{1} : (c < 0 ? Real{-1} : c);  // zeros and NaN are themselves
-    const Real decayed = exact::fma(-with.decay, parameter, parameter);
-    parameter = exact::fma(-with.lr, sign, decayed);
+    const Real below = exact::is_less(c, Real{0}) ? Real{-1} : c;
+    const Real sign = exact::is_less(Real{0}, c) ? Real{1} : below;  // zeros and NaN are themselves
+    const Real decayed = exact::fma(exact::negate(with.decay), parameter, parameter);
+    parameter = exact::fma(exact::negate(with.lr), sign, decayed);
     states[0] = exact::fma(with.beta2, m, exact::mul(with.gradient_share, gradient));
   }
 };

@@ -1,6 +1,7 @@
 // Any optimizer functor behind one type: what the engine needs of it, and the table of its steps.
 #pragma once
 
+#include <flatshard/ops/adagrad.hpp>
 #include <flatshard/ops/adamw.hpp>
 #include <flatshard/ops/lion.hpp>
 #include <flatshard/ops/sgd.hpp>
@@ -42,10 +43,13 @@ template <>
 HostStep builtin_host_step<SGD>(const StepRow& row);
 template <>
 HostStep builtin_host_step<Lion>(const StepRow& row);
+template <>
+HostStep builtin_host_step<Adagrad>(const StepRow& row);
 
 template <class Functor>
 inline constexpr bool is_builtin_optimizer =
-    std::is_same_v<Functor, AdamW> || std::is_same_v<Functor, SGD> || std::is_same_v<Functor, Lion>;
+    std::is_same_v<Functor, AdamW> || std::is_same_v<Functor, SGD> ||
+    std::is_same_v<Functor, Lion> || std::is_same_v<Functor, Adagrad>;
 
 namespace detail {
 
@@ -205,6 +209,9 @@ class Optimizer {
   }
   /// The step for these storage types. Throws UsageError naming the row when it is not built.
   HostStep host_step(const StepRow& row) const;
+  /// The same on a CUDA device: the library's own once a CudaDevice was made, a user's functor's
+  /// where its .cu file registered it (<flatshard/cuda/step.cuh>).
+  CudaStep cuda_step(const StepRow& row) const;
   /// True when `other` may take this one's place from one step to the next: same functor type, so
   /// the same states mean the same.
   bool has_type_of(const Optimizer& other) const { return *type_->type == *other.type_->type; }

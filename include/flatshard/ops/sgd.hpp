@@ -38,19 +38,17 @@ struct SGD {
     Real weight_decay;
     Real momentum, gradient_share;  // momentum, 1 - dampening
     Real lr;
+    bool decays;  // weight_decay is not zero
     bool starts;  // the buffer becomes the gradient
     bool nesterov;
   };
 
   template <class Real>
   FLATSHARD_INLINE FLATSHARD_HOST_DEVICE Coefficients<Real> coefficients(std::int64_t time) const {
-    return {maximize ? Real{-1} : Real{1},
-            static_cast<Real>(weight_decay),
-            static_cast<Real>(momentum),
-            static_cast<Real>(exact::add(1.0, -dampening)),
-            static_cast<Real>(lr),
-            time == 1 || momentum == 0,
-            nesterov};
+    return {maximize ? Real{-1} : Real{1},   exact::round_to<Real>(weight_decay),
+            exact::round_to<Real>(momentum), exact::round_to<Real>(exact::add(1.0, -dampening)),
+            exact::round_to<Real>(lr),       weight_decay != 0,
+            time == 1 || momentum == 0,      nesterov};
   }
 
   template <class Real>
@@ -58,11 +56,11 @@ struct SGD {
                                                             Real& parameter, Real gradient,
                                                             Real* states) {
     const Real up = exact::mul(with.sign, gradient);
-    const Real g = with.weight_decay == 0 ? up : exact::fma(with.weight_decay, parameter, up);
+    const Real g = with.decays ? exact::fma(with.weight_decay, parameter, up) : up;
     const Real carried = exact::fma(with.momentum, states[0], exact::mul(with.gradient_share, g));
     const Real buffer = with.starts ? g : carried;
     const Real ahead = exact::fma(with.momentum, buffer, g);
-    parameter = exact::fma(-with.lr, with.nesterov ? ahead : buffer, parameter);
+    parameter = exact::fma(exact::negate(with.lr), with.nesterov ? ahead : buffer, parameter);
     states[0] = buffer;
   }
 };

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstddef>
+#include <span>
 
 namespace flatshard {
 
@@ -48,5 +49,28 @@ struct StepArguments {
 
 /// Runs the step for all `count` elements in the calling thread.
 using HostStep = void (*)(const StepArguments& arguments);
+
+/// Enqueues the step for all ranges, which do not overlap, on a cudaStream_t. `scratch` is
+/// cuda_step_scratch(ranges) bytes of device memory, in use until the stream has run the step.
+using CudaStep = void (*)(std::span<const StepArguments> ranges, void* scratch, void* stream);
+
+/// Of device memory, for each part of a range; a range is cut where the high words of canonical
+/// indices change.
+inline constexpr Bytes cuda_step_part_bytes = 256;
+constexpr Bytes cuda_step_scratch(std::span<const StepArguments> ranges) {
+  Elements parts = 0;
+  for (const StepArguments& range : ranges) parts += (range.count >> 32) + 2;
+  return parts * cuda_step_part_bytes;
+}
+
+/// One functor's step for one row, per kind of device; null where none is built.
+struct StepFunctions {
+  HostStep host = nullptr;
+  CudaStep cuda = nullptr;
+
+  constexpr StepFunctions() = default;
+  constexpr StepFunctions(HostStep function) : host(function) {}  // NOLINT: implicit by design
+  constexpr StepFunctions(CudaStep function) : cuda(function) {}  // NOLINT: implicit by design
+};
 
 }  // namespace flatshard

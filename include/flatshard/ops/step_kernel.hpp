@@ -134,7 +134,7 @@ void step_range(const StepArguments& arguments) {
   std::memcpy(&functor, arguments.functor.data(), sizeof(Functor));
   const std::int64_t time = *arguments.time;
   detail::StepShared<Functor, Real> shared{functor.template coefficients<Real>(time),
-                                           static_cast<Real>(arguments.scalars->coefficient),
+                                           exact::round_to<Real>(arguments.scalars->coefficient),
                                            {}};
   if constexpr (!Types::stochastic) {
     detail::step_piece<Functor, Types, Real>(arguments, shared, 0, arguments.count);

@@ -1,5 +1,6 @@
 // Conversions between element types, rounded once to nearest even. They need no CUDA header, treat
-// denormals as the numbers they are, and have no branches, so that loops over them vectorise.
+// denormals as the numbers they are, and have no branches, so that loops over them vectorise. On a
+// GPU fp16 and bf16 are converted by its own instructions, which give NaN other bits.
 //
 // NaN stays NaN with its sign and the bits of its payload that fit, quieted. Too large a number
 // becomes infinity; float8_e4m3 has none, so there everything above 464 in magnitude, infinity
@@ -7,6 +8,7 @@
 #pragma once
 
 #include <flatshard/core/bits.hpp>
+#include <flatshard/core/exact.hpp>
 #include <flatshard/tensor/dtype.hpp>
 
 #include <concepts>
@@ -104,8 +106,8 @@ FLATSHARD_INLINE FLATSHARD_HOST_DEVICE FLATSHARD_WRAPS std::uint32_t narrow_to_b
 /// The float next to `value` whose last bit remembers that something was cut off (round to odd): a
 /// second rounding, to at most 22 bits, then gives what a single one from `value` would.
 FLATSHARD_INLINE FLATSHARD_HOST_DEVICE FLATSHARD_WRAPS float round_to_odd(double value) {
-  const auto nearest = static_cast<float>(value);
-  const double back = nearest;
+  const float nearest = exact::to_float(value);
+  const double back = exact::to_double(nearest);
   const double magnitude = value < 0 ? -value : value;
   const double reached = back < 0 ? -back : back;
   const auto bits = bit_cast<std::uint32_t>(nearest);
@@ -113,6 +115,24 @@ FLATSHARD_INLINE FLATSHARD_HOST_DEVICE FLATSHARD_WRAPS float round_to_odd(double
   const bool is_exact = reached == magnitude || value != value;  // NaN is kept
   return bit_cast<float>(is_exact || (bits & 1U) != 0 ? bits : towards);
 }
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+FLATSHARD_INLINE __device__ std::uint16_t narrow_in_hardware(float value, Bf16) {
+  std::uint16_t bits;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  return bits;
+}
+FLATSHARD_INLINE __device__ std::uint16_t narrow_in_hardware(float value, Half) {
+  std::uint16_t bits;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  return bits;
+}
+FLATSHARD_INLINE __device__ float widen_in_hardware(std::uint16_t bits) {
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+  return value;
+}
+#endif
 
 }  // namespace detail
 
@@ -122,7 +142,11 @@ FLATSHARD_INLINE FLATSHARD_HOST_DEVICE float to_float(Bf16 value) {
   return bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16);
 }
 FLATSHARD_INLINE FLATSHARD_HOST_DEVICE float to_float(Half value) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  return detail::widen_in_hardware(value.bits);
+#else
   return detail::widen<detail::HalfFormat>(value.bits);
+#endif
 }
 FLATSHARD_INLINE FLATSHARD_HOST_DEVICE float to_float(Float8E4M3 value) {
   return detail::widen<detail::E4M3Format>(value.bits);
@@ -132,14 +156,20 @@ FLATSHARD_INLINE FLATSHARD_HOST_DEVICE float to_float(Float8E5M2 value) {
 }
 /// Rounded once to nearest even.
 FLATSHARD_INLINE FLATSHARD_HOST_DEVICE float to_float(double value) {
-  return static_cast<float>(value);
+  return exact::to_float(value);
 }
 
 /// from_float<Element>(x): x rounded once to nearest even.
 template <FloatingElement Element>
 FLATSHARD_INLINE FLATSHARD_HOST_DEVICE Element from_float(float value) {
-  if constexpr (ComputeElement<Element>)
-    return static_cast<Element>(value);
+  if constexpr (std::same_as<Element, float>)
+    return value;
+  else if constexpr (std::same_as<Element, double>)
+    return exact::to_double(value);
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  else if constexpr (std::same_as<Element, Bf16> || std::same_as<Element, Half>)
+    return {detail::narrow_in_hardware(value, Element{})};
+#endif
   else if constexpr (std::same_as<Element, Bf16>)
     return {static_cast<std::uint16_t>(detail::narrow_to_bf16(value))};
   else if constexpr (std::same_as<Element, Half>)
@@ -156,14 +186,14 @@ FLATSHARD_INLINE FLATSHARD_HOST_DEVICE double to_double(Element value) {
   if constexpr (std::same_as<Element, double>)
     return value;
   else
-    return static_cast<double>(to_float(value));
+    return exact::to_double(to_float(value));
 }
 
 /// from_double<Element>(x): x rounded once (not by way of a rounded float) to nearest even.
 template <FloatingElement Element>
 FLATSHARD_INLINE FLATSHARD_HOST_DEVICE Element from_double(double value) {
   if constexpr (ComputeElement<Element>)
-    return static_cast<Element>(value);
+    return exact::round_to<Element>(value);
   else
     return from_float<Element>(detail::round_to_odd(value));
 }

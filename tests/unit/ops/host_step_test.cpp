@@ -115,6 +115,10 @@ TEST_CASE("step: Lion leaves the same bits for every instruction set, thread cou
   check_rows(Lion{1e-4, 0.9, 0.99, 0.1});
 }
 
+TEST_CASE("step: Adagrad leaves the same bits for every instruction set, thread count and cut") {
+  check_rows(Adagrad{1e-2, 1e-3, 0.1, 1e-10});
+}
+
 TEST_CASE("step: what is built for this processor is one of the sets; unknown rows are nothing") {
   const StepRow known = rows_of(StepRows{}).front();
   const bool is_best =

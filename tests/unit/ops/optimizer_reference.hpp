@@ -2,6 +2,7 @@
 // on the way: the measure of the tolerances.
 #pragma once
 
+#include <flatshard/ops/adagrad.hpp>
 #include <flatshard/ops/adamw.hpp>
 #include <flatshard/ops/lion.hpp>
 #include <flatshard/ops/sgd.hpp>
@@ -71,6 +72,15 @@ inline void reference_step(const flatshard::Lion& lion, int, Wide g, ReferenceEl
   p.set(p.value, -lion.lr * lion.weight_decay * p.value);
   p.set(p.value, -lion.lr * sign);
   m.set(lion.beta2 * m.value, (1 - Wide{lion.beta2}) * g);
+}
+
+inline void reference_step(const flatshard::Adagrad& adagrad, int time, Wide g,
+                           ReferenceElement& e) {
+  auto& p = e.parameter;
+  const Wide direction = g + adagrad.weight_decay * p.value;
+  e.states[0].set(e.states[0].value, direction * direction);
+  const Wide step = adagrad.lr / (1 + (time - 1) * Wide{adagrad.lr_decay});
+  p.set(p.value, -step * direction / (std::sqrt(e.states[0].value) + adagrad.eps));
 }
 
 /// |value - reference| relative to the largest term, in units of Real's epsilon (an ulp of 1).

@@ -102,7 +102,7 @@ std::vector<StepRow> rows_of(StepRowList<Types...>) {
 
 TEST_CASE("every row is built for every optimizer, other rows are refused by name") {
   for (const Optimizer& optimizer :
-       {Optimizer(AdamW{}), Optimizer(SGD{}), Optimizer(Lion{}), Optimizer(Descent{})}) {
+       {Optimizer(AdamW{}), Optimizer(SGD{}), Optimizer(Lion{}), Optimizer(Adagrad{}), Optimizer(Descent{})}) {
     for (const StepRow& row : rows_of(StepRows{})) CHECK(bool(optimizer.host_step(row) != nullptr));
     StepRow row = plain;
     row.state = DType::Float8E5M2;
@@ -148,6 +148,10 @@ TEST_CASE("hyper-parameters out of range are refused by name and value") {
   CHECK(refuses(SGD{.nesterov = true}, "nesterov"));
   CHECK(refuses(SGD{.momentum = 0.5, .dampening = 0.5, .nesterov = true}, "nesterov"));
   CHECK(refuses(Lion{.beta2 = 1}, "beta2 is 1"));
+  CHECK(refuses(Adagrad{.lr = -1}, "lr is -1"));
+  CHECK(refuses(Adagrad{.lr_decay = -1}, "lr_decay is -1"));
+  CHECK(refuses(Adagrad{.weight_decay = NAN}, "weight_decay is nan"));
+  CHECK(refuses(Adagrad{.eps = 0}, "eps is 0"));
   CHECK(refuses(Lion{.lr = -1e-9}, "lr is -1e-09"));
   CHECK(refuses(SGD{.momentum = 0.5, .nesterov = true}, "no UsageError"));
 }

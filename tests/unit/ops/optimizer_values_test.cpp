@@ -88,6 +88,8 @@ TEST_CASE_TEMPLATE("against wider references", Real, float, double) {
   check_against_wide<Real>(SGD{.lr = 0.1, .dampening = 0.5});
   check_against_wide<Real>(Lion{});
   check_against_wide<Real>(Lion{.lr = 0.01, .beta1 = 0.5, .beta2 = 0.6, .weight_decay = 0.5});
+  check_against_wide<Real>(Adagrad{});
+  check_against_wide<Real>(Adagrad{.lr = 0.1, .lr_decay = 0.25, .eps = 1e-3});
 }
 
 template <class Functor>
@@ -150,6 +152,14 @@ TEST_CASE("Lion: the sign of zero is zero, NaN stays NaN") {
   CHECK(element.parameter == 1.25F);
   step(lion, 3, NAN, element);
   CHECK(std::isnan(element.parameter));
+}
+
+TEST_CASE("Adagrad: weight decay joins the gradient, the learning rate falls with time") {
+  const Adagrad adagrad{.lr = 1, .lr_decay = 0.5, .weight_decay = 0.25, .eps = 1};
+  Element<double> element{4, {8}};
+  step(adagrad, 3, 0.0, element);  // g = 1, sum = 9, lr = 1 / (1 + 2 * 0.5)
+  CHECK(element.states[0] == 9);
+  CHECK(element.parameter == 4 - 0.5 / 4);
 }
 
 TEST_CASE("AdamW: a huge time is the limit without bias correction") {

@@ -1,5 +1,6 @@
 // Hash of what optimizer steps and initial values leave in memory. The same source is compiled with
 // flags that must not change a bit; every program must print the hash given as its argument.
+#include <flatshard/ops/adagrad.hpp>
 #include <flatshard/ops/adamw.hpp>
 #include <flatshard/ops/init.hpp>
 #include <flatshard/ops/lion.hpp>
@@ -99,6 +100,7 @@ int main(int argc, char** argv) {
   add_rows(AdamW{.lr = 0.01, .weight_decay = 0.1}, hash);
   add_rows(SGD{.lr = 0.1, .momentum = 0.9, .weight_decay = 0.01, .nesterov = true}, hash);
   add_rows(Lion{.lr = 0.01, .weight_decay = 0.1}, hash);
+  add_rows(Adagrad{.lr = 0.01, .lr_decay = 0.1, .weight_decay = 0.1}, hash);
   add_initial_values(hash);
   std::printf("%016llx\n", static_cast<unsigned long long>(hash.value()));
   const bool as_expected = argc > 1 && std::strtoull(argv[1], nullptr, 16) == hash.value();

@@ -172,8 +172,9 @@ class SpyDevice final : public Device, private KernelTable {
                  StreamRef stream) const override {
     run("unflatten", [&] { host().unflatten(pieces, flat, from, to, stream); });
   }
-  void step(HostStep host_step, const StepArguments& arguments, StreamRef stream) const override {
-    run("step", [&] { host().step(host_step, arguments, stream); });
+  void step(const StepFunctions& functions, const StepArguments& arguments,
+            StreamRef stream) const override {
+    run("step", [&] { host().step(functions, arguments, stream); });
   }
 
   const KernelTable& host() const { return host_.kernels(); }

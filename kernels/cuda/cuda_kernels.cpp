@@ -1,0 +1,246 @@
+#include "cuda_kernels.hpp"
+
+#include <fmt/format.h>
+#include <flatshard/core/error.hpp>
+
+#include <algorithm>
+#include <cstring>
+
+#include "builtin_steps.hpp"
+#include "core/cuda_stream.hpp"
+#include "ops/cuda_kernels.hpp"
+
+namespace flatshard::cuda {
+namespace {
+
+cudaStream_t native(StreamRef stream) { return flatshard::detail::as_cuda_stream(stream).native(); }
+
+void expect_floating(const char* call, DType dtype) {
+  FLATSHARD_EXPECTS(
+      is_floating(dtype),
+      fmt::format("CUDA kernels: {} needs a floating-point dtype, not {}", call, name_of(dtype)));
+}
+
+Bytes bytes_of(std::size_t count, std::size_t size) { return static_cast<Bytes>(count * size); }
+
+std::byte* at(void* begin, Bytes offset) { return static_cast<std::byte*>(begin) + offset; }
+const std::byte* at(const void* begin, Bytes offset) {
+  return static_cast<const std::byte*>(begin) + offset;
+}
+
+}  // namespace
+
+/// Runs launch(stream) with the device current; what the launches report becomes an exception.
+template <class Launch>
+void CudaKernels::issue(const char* call, StreamRef stream, const Launch& launch) const {
+  const cudaStream_t on = native(stream);
+  const flatshard::detail::CudaDeviceGuard guard(ordinal_);
+  launch(on);
+  flatshard::detail::check_cuda(cudaGetLastError(), call, __FILE__, __LINE__);
+}
+
+void CudaKernels::zero(void* destination, Bytes bytes, StreamRef stream) const {
+  if (bytes == 0) return;
+  issue("zero", stream, [&](cudaStream_t on) {
+    FLATSHARD_CHECK_CUDA(cudaMemsetAsync(destination, 0, static_cast<std::size_t>(bytes), on));
+  });
+}
+
+void CudaKernels::cast(const void* source, DType from, void* destination, DType to, Elements count,
+                       StreamRef stream) const {
+  issue("cast", stream, [&](cudaStream_t on) {
+    launch_copy({source, destination, count, 0}, from, to, on);
+  });
+}
+
+void CudaKernels::add(const void* addend, DType addend_dtype, void* accumulator,
+                      DType accumulator_dtype, Elements count, StreamRef stream) const {
+  expect_floating("add", addend_dtype);
+  expect_floating("add", accumulator_dtype);
+  issue("add", stream, [&](cudaStream_t on) {
+    launch_add(addend, addend_dtype, accumulator, accumulator_dtype, count, on);
+  });
+}
+
+void CudaKernels::reduce(std::span<const void* const> sources, DType contribution,
+                         void* destination, DType result, Elements count, StreamRef stream) const {
+  expect_floating("reduce", contribution);
+  expect_floating("reduce", result);
+  FLATSHARD_EXPECTS(!sources.empty(), "CUDA kernels: reduce needs at least one contribution");
+  issue("reduce", stream, [&](cudaStream_t on) {
+    if (sources.size() == 1)
+      return launch_copy({sources[0], destination, count, 0}, contribution, result, on);
+    const void** table = nullptr;
+    if (sources.size() > inline_sources) {
+      const auto bytes = static_cast<Bytes>(sources.size_bytes());
+      table = reinterpret_cast<const void**>(scratch_.get(on, bytes));
+      launch_upload(sources.data(), table, bytes, on);
+    }
+    launch_reduce(sources, table, contribution, destination, result, count, on);
+  });
+}
+
+/// Lays out who works on what: blocks of nodes, groups of 1024 blocks, and one more per node.
+void CudaKernels::measure(NormForm form, const void* buffer, DType dtype,
+                          std::span<const NormNode> nodes, double* values, StreamRef stream) const {
+  if (nodes.empty()) return;
+  const Elements block_elements = norm_block_elements(dtype);
+  nodes_.clear();
+  Elements blocks = 0, groups = 0;
+  for (const NormNode& node : nodes) {
+    nodes_.push_back({node.offset, node.count, blocks, groups});
+    const Elements own = std::max<Elements>(1, ceil_div(node.count, block_elements));
+    blocks += own;
+    groups += ceil_div(own, norm_group) + 1;
+  }
+  issue("norm", stream, [&](cudaStream_t on) {
+    const bool uploads = nodes_.size() > inline_nodes;
+    const Bytes table_bytes = uploads ? bytes_of(nodes_.size(), sizeof(NormEntry)) : 0;
+    std::byte* memory = scratch_.get(on, table_bytes + 8 * (blocks + groups));
+    const NormScratch scratch{uploads ? reinterpret_cast<const NormEntry*>(memory) : nullptr,
+                              reinterpret_cast<double*>(memory + table_bytes),
+                              reinterpret_cast<double*>(memory + table_bytes + 8 * blocks),
+                              reinterpret_cast<unsigned*>(scratch_.get_zeros(on, 4 * groups))};
+    if (uploads) launch_upload(nodes_.data(), memory, table_bytes, on);
+    launch_norm(form, buffer, dtype, nodes_, blocks, scratch, values, on);
+  });
+}
+
+void CudaKernels::square_sums(const void* buffer, DType dtype, std::span<const NormNode> nodes,
+                              double* values, StreamRef stream) const {
+  expect_floating("square_sums", dtype);
+  measure(NormForm::Squares, buffer, dtype, nodes, values, stream);
+}
+
+void CudaKernels::absolute_maxima(const void* buffer, DType dtype, std::span<const NormNode> nodes,
+                                  double* values, StreamRef stream) const {
+  expect_floating("absolute_maxima", dtype);
+  measure(NormForm::Maxima, buffer, dtype, nodes, values, stream);
+}
+
+/// Adds that touch no value in common may run at once: each gets the first level after all that
+/// touched its values before.
+void CudaKernels::merge(NormForm form, std::span<const NormAdd> adds, double* values,
+                        StreamRef stream) const {
+  if (adds.empty()) return;
+  levels_.clear();
+  written_.clear();
+  read_.clear();
+  int levels = 0;
+  for (const NormAdd& add : adds) {
+    const auto into = static_cast<std::size_t>(add.into), from = static_cast<std::size_t>(add.from);
+    if (std::max(into, from) >= written_.size()) {
+      written_.resize(std::max(into, from) + 1, 0);
+      read_.resize(written_.size(), 0);
+    }
+    const int level = std::max({written_[into], read_[into], written_[from]});
+    levels_.push_back(level);
+    written_[into] = level + 1;
+    read_[from] = std::max(read_[from], level + 1);
+    levels = std::max(levels, level + 1);
+  }
+  const int value_count = static_cast<int>(written_.size());
+  const std::size_t add_bytes = adds.size_bytes();
+  table_.resize(add_bytes + static_cast<std::size_t>(levels) * sizeof(int));
+  auto* sorted = reinterpret_cast<NormAdd*>(table_.data());
+  auto* ends = reinterpret_cast<int*>(table_.data() + add_bytes);
+  std::fill(ends, ends + levels, 0);
+  for (const int level : levels_) ++ends[level];
+  for (int level = 1; level < levels; ++level) ends[level] += ends[level - 1];
+  for (std::size_t k = adds.size(); k > 0; --k) sorted[--ends[levels_[k - 1]]] = adds[k - 1];
+  for (int level = 0; level < levels; ++level)  // from begins back to ends
+    ends[level] = level + 1 < levels ? ends[level + 1] : static_cast<int>(adds.size());
+  issue("merge", stream, [&](cudaStream_t on) {
+    std::byte* memory = scratch_.get(on, static_cast<Bytes>(table_.size()));
+    launch_upload(table_.data(), memory, static_cast<Bytes>(table_.size()), on);
+    launch_merge(form, reinterpret_cast<const NormAdd*>(memory),
+                 reinterpret_cast<const int*>(memory + add_bytes), levels, value_count, values, on);
+  });
+}
+
+void CudaKernels::add_nodes(std::span<const NormAdd> adds, double* values, StreamRef stream) const {
+  merge(NormForm::Squares, adds, values, stream);
+}
+
+void CudaKernels::max_nodes(std::span<const NormAdd> adds, double* values, StreamRef stream) const {
+  merge(NormForm::Maxima, adds, values, stream);
+}
+
+void CudaKernels::fill(const Initializer& initializer, DType dtype, void* destination,
+                       Elements canonical, Elements count, StreamRef stream) const {
+  flatshard::fill(initializer, dtype, destination, canonical, 0);  // refuses here what it refuses
+  issue("fill", stream, [&](cudaStream_t on) {
+    launch_fill(initializer, dtype, destination, canonical, count, on);
+  });
+}
+
+void CudaKernels::start_control(StepControl& control, const LossScaler& scaler,
+                                StreamRef stream) const {
+  const StepControl start = make_step_control(scaler);
+  issue("start_control", stream,
+        [&](cudaStream_t on) { launch_upload(&start, &control, sizeof start, on); });
+}
+
+void CudaKernels::conclude(const ConcludeArguments& arguments, StreamRef stream) const {
+  issue("conclude", stream, [&](cudaStream_t on) { launch_conclude(arguments, on); });
+}
+
+/// Copies pieces_.
+void CudaKernels::copy_pieces(DType from, DType to, cudaStream_t on) const {
+  Elements blocks = 0;
+  for (CopyPiece& piece : pieces_) {
+    piece.first_block = blocks;
+    blocks += blocks_of_copy(piece, from, to);
+  }
+  const Bytes bytes = bytes_of(pieces_.size(), sizeof(CopyPiece));
+  std::byte* table = scratch_.get(on, bytes);
+  launch_upload(pieces_.data(), table, bytes, on);
+  launch_copy_pieces(reinterpret_cast<const CopyPiece*>(table), static_cast<int>(pieces_.size()),
+                     blocks, from, to, on);
+}
+
+void CudaKernels::flatten(std::span<const FlattenPiece> pieces, DType from, void* flat, DType to,
+                          StreamRef stream) const {
+  pieces_.clear();
+  for (const FlattenPiece& piece : pieces)
+    if (piece.count > 0)
+      pieces_.push_back({piece.tensor, at(flat, piece.flat_offset * size_of(to)), piece.count, 0});
+  issue("flatten", stream, [&](cudaStream_t on) { copy_pieces(from, to, on); });
+}
+
+void CudaKernels::unflatten(std::span<const FlattenPiece> pieces, const void* flat, DType from,
+                            DType to, StreamRef stream) const {
+  pieces_.clear();
+  for (const FlattenPiece& piece : pieces)
+    if (piece.count > 0)
+      pieces_.push_back(
+          {at(flat, piece.flat_offset * size_of(from)), piece.tensor, piece.count, 0});
+  issue("unflatten", stream, [&](cudaStream_t on) { copy_pieces(from, to, on); });
+}
+
+void CudaKernels::step(const StepFunctions& functions, const StepArguments& arguments,
+                       StreamRef stream) const {
+  step_ranges(functions, {&arguments, 1}, stream);
+}
+
+void CudaKernels::step_ranges(const StepFunctions& functions, std::span<const StepArguments> ranges,
+                              StreamRef stream) const {
+  FLATSHARD_EXPECTS(functions.cuda != nullptr, "CUDA kernels: a step without a CUDA function");
+  issue("step", stream, [&](cudaStream_t on) {
+    functions.cuda(ranges, scratch_.get(on, cuda_step_scratch(ranges)), on);
+  });
+}
+
+}  // namespace flatshard::cuda
+
+namespace flatshard {
+
+std::shared_ptr<const KernelTable> make_cuda_kernels(int ordinal) {
+  cuda::register_adamw();
+  cuda::register_sgd();
+  cuda::register_lion();
+  cuda::register_adagrad();
+  return std::make_shared<const cuda::CudaKernels>(ordinal);
+}
+
+}  // namespace flatshard

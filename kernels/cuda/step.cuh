@@ -1,0 +1,255 @@
+// The optimizer step on a GPU, for any functor: include this in a .cu file and say, at namespace
+// scope,
+//
+//   const flatshard::cuda::RegisterStep<MyFunctor> my_step;
+//
+// and every Optimizer made of a MyFunctor runs on CUDA devices, in all rows of StepRows. To build
+// fewer: RegisterStep<MyFunctor, StepRowList<StepTypes<float, float, float>>>. Flags of that file
+// such as -fmad or --use_fast_math change no bit, as long as the functor rounds by core/exact.hpp.
+#pragma once
+
+#include <flatshard/ops/cuda_steps.hpp>
+#include <flatshard/ops/step_rows.hpp>
+
+#include "pack.cuh"
+
+namespace flatshard::cuda {
+
+/// One range as its blocks see it, in device memory.
+template <class Functor, class Real>
+struct StepRange {
+  void* master;
+  const void* gradient;
+  void* states[max_optimizer_states];
+  void* copy;
+  Elements count;
+  Elements first_block;
+  std::uint32_t index_low;  // of the canonical index of the first element
+  int lead;                 // see pack.cuh
+  bool aligned;             // all pointers to the same place in their packs
+  bool applies;
+  flatshard::detail::StepShared<Functor, Real> shared;
+};
+
+/// Where the blocks of a range begin.
+struct StepPlace {
+  StepArguments arguments;
+  Elements first_block;
+  int lead;
+  bool aligned;
+};
+
+/// As many as travel as a kernel's parameters.
+struct StepBatch {
+  static constexpr int most = 16;
+  StepPlace places[most];
+  int count;
+};
+
+/// Forms what all elements of a range share: in double, by one thread of one block, so that the
+/// step itself is left with what an element needs.
+template <class Functor, class Real>
+__global__ void prepare_step(const __grid_constant__ StepBatch batch,
+                             StepRange<Functor, Real>* ranges) {
+  const int k = static_cast<int>(threadIdx.x);
+  if (k >= batch.count) return;
+  const StepPlace& place = batch.places[k];
+  const StepArguments& arguments = place.arguments;
+  StepRange<Functor, Real>& range = ranges[k];
+  range.master = arguments.master;
+  range.gradient = arguments.gradient;
+  for (int state = 0; state < max_optimizer_states; ++state)
+    range.states[state] = arguments.states.data()[state];
+  range.copy = arguments.copy;
+  range.count = arguments.count;
+  range.first_block = place.first_block;
+  range.index_low = static_cast<std::uint32_t>(arguments.canonical & Elements{0xffffffff});
+  range.lead = place.lead;
+  range.aligned = place.aligned;
+  range.applies = arguments.scalars->apply != 0;
+  Functor functor;
+  memcpy(&functor, arguments.functor.data(), sizeof(Functor));
+  const std::int64_t time = *arguments.time;
+  range.shared.coefficients = functor.template coefficients<Real>(time);
+  range.shared.gradient_multiplier = exact::round_to<Real>(arguments.scalars->coefficient);
+  flatshard::detail::fill_keys(range.shared.keys, arguments.seed, time, arguments.canonical);
+}
+
+namespace detail {
+
+/// Rounded to nearest, or with the words of the elements from `index` on for a stochastic bf16.
+template <class Element, bool Stochastic, int Count, class Real>
+FLATSHARD_INLINE __device__ Pack<Element, Count> round_pack(const Real (&values)[Count],
+                                                            RandomKey key, std::uint32_t index) {
+  if constexpr (Stochastic && std::is_same_v<Element, Bf16>) {
+    Pack<Element, Count> pack;
+#pragma unroll
+    for (int i = 0; i < Count; ++i)
+      pack.at[i] =
+          stochastic_bf16(values[i], random_word(key, index + static_cast<std::uint32_t>(i)));
+    return pack;
+  } else {
+    return convert_pack<Element>(values);
+  }
+}
+
+}  // namespace detail
+
+/// One pack of `Count` elements per thread.
+template <class Functor, class Types, int Count>
+__global__ void __launch_bounds__(block_threads)
+    step_kernel(const StepRange<Functor, typename Types::Real>* __restrict__ ranges, int entries) {
+  using Real = typename Types::Real;
+  using Master = typename Types::Master;
+  using State = typename Types::State;
+  constexpr int states = state_count<Functor>;
+  constexpr bool random = Types::stochastic;
+  const int entry =
+      entry_of_block(entries, blockIdx.x, [&](int k) { return ranges[k].first_block; });
+  const auto& range = ranges[entry];
+  if (!range.applies) return;
+  const Elements pack = (blockIdx.x - range.first_block) * block_threads + threadIdx.x;
+  const Elements index = pack * Count - range.lead;
+  const Elements count = range.count;
+  if (index >= count) return;
+  const bool aligned = range.aligned;
+
+  auto* master = static_cast<Master*>(range.master);
+  const auto master_pack = load<Count>(master, index, count, aligned);
+  const auto gradient_pack = load<Count>(
+      static_cast<const typename Types::Gradient*>(range.gradient), index, count, aligned);
+  Pack<State, Count> state_packs[max_optimizer_states];
+#pragma unroll
+  for (int k = 0; k < states; ++k)
+    state_packs[k] = load<Count>(static_cast<const State*>(range.states[k]), index, count, aligned);
+
+  const auto coefficients = range.shared.coefficients;
+  const Real multiplier = range.shared.gradient_multiplier;
+  Real parameters[Count];
+  Real values[max_optimizer_states][Count];
+#pragma unroll
+  for (int i = 0; i < Count; ++i) {
+    Real element[max_optimizer_states] = {};
+#pragma unroll
+    for (int k = 0; k < states; ++k) element[k] = convert<Real>(state_packs[k].at[i]);
+    parameters[i] = convert<Real>(master_pack.at[i]);
+    const Real mean = exact::mul(convert<Real>(gradient_pack.at[i]), multiplier);
+    Functor::update(coefficients, parameters[i], mean, element);
+#pragma unroll
+    for (int k = 0; k < states; ++k) values[k][i] = element[k];
+  }
+
+  const std::uint32_t index_low = range.index_low + static_cast<std::uint32_t>(index);
+  store(detail::round_pack<Master, random>(parameters, range.shared.keys[0], index_low), master,
+        index, count, aligned);
+#pragma unroll
+  for (int k = 0; k < states; ++k)
+    store(detail::round_pack<State, random>(values[k], range.shared.keys[1 + k], index_low),
+          static_cast<State*>(range.states[k]), index, count, aligned);
+  if constexpr (Types::writes_copy)
+    store(convert_pack<typename Types::Copy>(parameters),
+          static_cast<typename Types::Copy*>(range.copy), index, count, aligned);
+}
+
+/// Elements per thread: a 16-byte access to the widest of the streams.
+template <class Types>
+inline constexpr int step_pack = [] {
+  using Copy = std::conditional_t<Types::writes_copy, typename Types::Copy, typename Types::Master>;
+  return pack_elements<typename Types::Master, typename Types::Gradient, typename Types::State,
+                       Copy>;
+}();
+
+namespace detail {
+
+/// Cuts ranges where the high word of the canonical index changes, and with it the keys.
+template <class Types, class Take>
+void for_each_part(const StepArguments& whole, const Take& take) {
+  constexpr Elements indices = Elements{1} << 32;
+  const Bytes state_bytes = size_of(whole.row.state);
+  for (Elements done = 0; done < whole.count;) {
+    const Elements same_high = indices - (whole.canonical + done) % indices;
+    const Elements left = whole.count - done;
+    StepArguments part = whole;
+    part.count = Types::stochastic && same_high < left ? same_high : left;
+    part.canonical += done;
+    part.master = static_cast<typename Types::Master*>(whole.master) + done;
+    part.gradient = static_cast<const typename Types::Gradient*>(whole.gradient) + done;
+    for (void*& state : part.states)
+      if (state != nullptr) state = static_cast<std::byte*>(state) + done * state_bytes;
+    if constexpr (Types::writes_copy)
+      part.copy = static_cast<typename Types::Copy*>(whole.copy) + done;
+    take(part);
+    done += part.count;
+  }
+}
+
+template <class Functor, class Types, int Count>
+StepPlace place_of(const StepArguments& part, Elements first_block) {
+  StepPlace place{part, first_block, 0, true};
+  const auto see = [&](const auto* begin) {
+    place.aligned = place.aligned && lead_of<Count>(begin) == place.lead;
+  };
+  place.lead = lead_of<Count>(static_cast<const typename Types::Master*>(part.master));
+  see(static_cast<const typename Types::Gradient*>(part.gradient));
+  for (int k = 0; k < state_count<Functor>; ++k)
+    see(static_cast<const typename Types::State*>(part.states[static_cast<std::size_t>(k)]));
+  if constexpr (Types::writes_copy) see(static_cast<const typename Types::Copy*>(part.copy));
+  return place;
+}
+
+}  // namespace detail
+
+/// The CudaStep of a functor and a row.
+template <class Functor, class Types, int Count = step_pack<Types>>
+void launch_step(std::span<const StepArguments> arguments, void* scratch, void* native) {
+  using Range = StepRange<Functor, typename Types::Real>;
+  static_assert(static_cast<Bytes>(sizeof(Range)) <= cuda_step_part_bytes,
+                "the coefficients of an optimizer must fit 120 bytes");
+  auto* ranges = static_cast<Range*>(scratch);
+  const auto stream = static_cast<cudaStream_t>(native);
+  StepBatch batch;
+  batch.count = 0;
+  int entries = 0;
+  Elements blocks = 0;
+  const auto prepare = [&] {
+    if (batch.count == 0) return;
+    prepare_step<Functor, typename Types::Real>
+        <<<1, StepBatch::most, 0, stream>>>(batch, ranges + entries - batch.count);
+    batch.count = 0;
+  };
+  for (const StepArguments& whole : arguments)
+    detail::for_each_part<Types>(whole, [&](const StepArguments& part) {
+      const StepPlace place = detail::place_of<Functor, Types, Count>(part, blocks);
+      batch.places[batch.count++] = place;
+      ++entries;
+      blocks += blocks_for(packs_of<Count>(part.count, place.lead));
+      if (batch.count == StepBatch::most) prepare();
+    });
+  prepare();
+  if (blocks > 0)
+    step_kernel<Functor, Types, Count>
+        <<<static_cast<unsigned>(blocks), block_threads, 0, stream>>>(ranges, entries);
+}
+
+namespace detail {
+template <class Functor, class... Types>
+CudaStep find_step(const StepRow& row, StepRowList<Types...>) {
+  CudaStep found = nullptr;
+  ((Types::row() == row ? void(found = launch_step<Functor, Types>) : void()), ...);
+  return found;
+}
+}  // namespace detail
+
+/// The step of `row`, instantiated here; nullptr when it is not in Rows.
+template <ElementwiseOptimizer Functor, class Rows = StepRows>
+CudaStep find_cuda_step(const StepRow& row) {
+  return detail::find_step<Functor>(row, Rows{});
+}
+
+/// Makes the step known to every Optimizer of this functor.
+template <ElementwiseOptimizer Functor, class Rows = StepRows>
+struct RegisterStep {
+  RegisterStep() { register_cuda_step(typeid(Functor), find_cuda_step<Functor, Rows>); }
+};
+
+}  // namespace flatshard::cuda
