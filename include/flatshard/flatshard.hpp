@@ -84,13 +84,17 @@
 #include <flatshard/sharder/training_state.hpp>
 #include <flatshard/sharder/views.hpp>
 
+#include <flatshard/checkpoint/async_save.hpp>
 #include <flatshard/checkpoint/checkpoint_folder.hpp>
 #include <flatshard/checkpoint/commit.hpp>
 #include <flatshard/checkpoint/find_checkpoint.hpp>
 #include <flatshard/checkpoint/format_error.hpp>
+#include <flatshard/checkpoint/load.hpp>
 #include <flatshard/checkpoint/manifest.hpp>
 #include <flatshard/checkpoint/retention.hpp>
 #include <flatshard/checkpoint/safetensors.hpp>
+#include <flatshard/checkpoint/save.hpp>
 #include <flatshard/checkpoint/shard_index.hpp>
+#include <flatshard/checkpoint/shard_map.hpp>
 #include <flatshard/checkpoint/stored_type.hpp>
 #include <flatshard/checkpoint/tensor_set.hpp>

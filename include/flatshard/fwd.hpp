@@ -85,6 +85,8 @@ struct None;
 // sharder
 struct Options;
 struct Plan;
+struct FlatState;
+struct TrainingState;
 class Engine;
 class PendingReport;
 
@@ -106,6 +108,17 @@ class RankAgreement;
 class SoloAgreement;
 struct CommitOptions;
 class Commit;
+enum class Writers : std::uint8_t;
+struct SaveOptions;
+struct SaveReport;
+class AsyncSaver;
+enum class Readers : std::uint8_t;
+struct TensorSource;
+struct LoadOptions;
+struct LoadReport;
+struct ModelOptions;
+struct StateTensor;
+struct ShardPiece;
 namespace safetensors {
 enum class Fault : std::uint8_t;
 enum class Mode : std::uint8_t;

@@ -1,0 +1,52 @@
+// Carries out a LoadPlan: reads, converts, digests.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "communicator_agreement.hpp"
+#include "digests.hpp"
+#include "load_plan.hpp"
+#include "staging.hpp"
+
+namespace flatshard::detail {
+
+/// Sets by StoredSet, open where this rank reads; none elsewhere.
+using OpenSets = std::vector<std::optional<safetensors::TensorSet>>;
+
+/// One rank's part. Collective where rank 0 reads.
+class Loading {
+ public:
+  /// `digests`: whether ranges that were read are recorded, as file = set, position = index in the
+  /// plan.
+  Loading(Engine& engine, const LoadPlan& plan, const OpenSets& sets, const LoadOptions& options,
+          bool digests);
+
+  /// Local reads go through `failure`, whose agree() the caller calls next.
+  void run(SharedFailure& failure);
+  const std::vector<RangeDigest>& digests() const { return digests_; }
+
+ private:
+  struct Target {
+    StateTensor tensor;
+    const Source* source;
+    int index;  // in the plan
+  };
+  void read_own(const Target& target, const ShardPiece& piece);
+  void read_own_pieces(SharedFailure& failure);
+  void broadcast_tensor(const Target& target, SharedFailure& failure);
+  void place(const Target& target, Elements first, Elements count);
+  bool records(const ShardPiece& piece) const;
+  void record(const Target& target, Elements first, std::span<const std::byte> bytes);
+
+  Engine& engine_;
+  const OpenSets& sets_;
+  const LoadOptions& options_;
+  bool records_digests_;
+  Staging staging_;
+  std::map<StateTensor, std::vector<ShardPiece>> pieces_;
+  std::vector<Target> targets_;  // in the order of the files
+  std::vector<RangeDigest> digests_;
+};
+
+}  // namespace flatshard::detail
