@@ -29,6 +29,7 @@ class FaultyCommunicator final : public CommunicatorDecorator {
  public:
   /// `inner` must outlive it; counting starts at 1.
   FaultyCommunicator(Communicator& inner, const Faults& faults);
+  /// Owns `inner` and goes on counting in `calls`: a part made by split.
   FaultyCommunicator(std::unique_ptr<Communicator> inner, const Faults& faults,
                      std::shared_ptr<std::atomic<std::int64_t>> calls);
 

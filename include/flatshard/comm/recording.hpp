@@ -13,13 +13,13 @@ namespace flatshard {
 
 /// One recorded collective.
 struct CollectiveRecord {
-  Operation operation;
-  std::string label;
+  Operation operation;        // as CollectiveCall
+  std::string label;          // names the unit
   std::vector<Rank> members;  // world ranks, in the communicator's order
   Elements count;             // as the call gave it
-  DType contribution;
-  DType result;
-  Bytes bytes;  // this rank must send: bytes_sent()
+  DType contribution;         // sent
+  DType result;               // received
+  Bytes bytes;                // this rank must send: bytes_sent()
   friend bool operator==(const CollectiveRecord&, const CollectiveRecord&) = default;
 };
 
@@ -29,10 +29,10 @@ std::string to_string(const CollectiveRecord& record);
 /// The collectives of one rank in the order of issue. Thread-safe.
 class CollectiveLog {
  public:
-  void append(CollectiveRecord record);
+  void append(CollectiveRecord record);           // at the end
   std::vector<CollectiveRecord> records() const;  // a copy
   Bytes bytes() const;                            // the sum of all records' bytes
-  void clear();
+  void clear();                                   // forgets all records
 
  private:
   mutable std::mutex mutex_;
@@ -45,9 +45,10 @@ class RecordingCommunicator final : public CommunicatorDecorator {
  public:
   /// `inner` must outlive it; the log starts empty.
   explicit RecordingCommunicator(Communicator& inner);
+  /// Owns `inner` and adds to `log`: a part made by split.
   RecordingCommunicator(std::unique_ptr<Communicator> inner, std::shared_ptr<CollectiveLog> log);
 
-  CollectiveLog& log() const { return *log_; }
+  CollectiveLog& log() const { return *log_; }  // shared with parts made by split
 
   void all_gather(std::string_view label, const void* send, void* receive, Elements count,
                   DType dtype, StreamRef stream) override;

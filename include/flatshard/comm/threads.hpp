@@ -10,6 +10,7 @@
 
 namespace flatshard {
 
+/// How a ThreadWorld waits.
 struct ThreadWorldOptions {
   /// A rank that waits longer than this for the others in one collective fails the run, with the
   /// name of the missing rank. Zero: waits for ever.
@@ -39,7 +40,7 @@ class ThreadWorld {
   /// Sums with `kernels`, which must outlive the world and be callable from all ranks at once.
   ThreadWorld(int size, const KernelTable& kernels, ThreadWorldOptions options = {});
 
-  int size() const { return size_; }
+  int size() const { return size_; }  // number of ranks
 
   /// Calls rank_main once per rank and joins all. Rethrows the first failure as CommunicationError
   /// "rank r: message" (with the exception itself nested in it, see std::rethrow_if_nested), also

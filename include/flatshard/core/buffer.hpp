@@ -14,6 +14,7 @@ class MemoryResource {
   /// Uninitialised memory aligned to 4096 bytes (in a CUDA device to 256); allocate(0) is valid.
   /// Throws MemoryError.
   virtual void* allocate(Bytes bytes) = 0;
+  /// What allocate(bytes) gave.
   virtual void deallocate(void* pointer, Bytes bytes) noexcept = 0;
   virtual Bytes allocated() const = 0;           // bytes now in use
   virtual Bytes high_water() const = 0;          // the most bytes ever in use at once
@@ -24,9 +25,12 @@ class MemoryResource {
 class Buffer {
  public:
   Buffer() = default;
+  /// Allocates. Throws MemoryError.
   Buffer(MemoryResource& resource, Bytes bytes)
       : resource_(&resource), data_(resource.allocate(bytes)), bytes_(bytes) {}
+  /// Leaves the other empty.
   Buffer(Buffer&& other) noexcept { swap(other); }
+  /// Frees what it held.
   Buffer& operator=(Buffer&& other) noexcept {
     Buffer(std::move(other)).swap(*this);
     return *this;
@@ -35,8 +39,9 @@ class Buffer {
     if (resource_ != nullptr) resource_->deallocate(data_, bytes_);
   }
 
-  void* data() const { return data_; }
-  Bytes size() const { return bytes_; }
+  void* data() const { return data_; }   // null: empty
+  Bytes size() const { return bytes_; }  // as asked for
+  /// Exchanges what is owned.
   void swap(Buffer& other) noexcept {
     std::swap(resource_, other.resource_);
     std::swap(data_, other.data_);

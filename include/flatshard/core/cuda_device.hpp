@@ -34,7 +34,7 @@ class CudaDevice final : public Device {
   std::unique_ptr<Event> make_event() override;
   const KernelTable& kernels() const override;
 
-  int ordinal() const;
+  int ordinal() const;  // its number, as CUDA counts
 
  private:
   struct Parts;

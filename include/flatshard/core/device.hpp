@@ -12,6 +12,7 @@ namespace flatshard {
 
 class KernelTable;  // ops/kernel_table.hpp: what the device can do to elements
 
+/// Which kernels a device runs.
 enum class DeviceKind { Host, Cuda };
 
 /// What the library asks of a place that computes. Implementations outlive every Sharder, stream,
@@ -21,8 +22,9 @@ class Device {
   virtual ~Device() = default;
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
+  /// Host or Cuda.
   virtual DeviceKind kind() const = 0;
-  virtual std::string_view name() const = 0;
+  virtual std::string_view name() const = 0;  // for messages
   /// Accounted memory of this device.
   virtual MemoryResource& memory() = 0;
   /// Accounted memory of the host that this device copies from and to without anybody waiting
@@ -36,8 +38,9 @@ class Device {
   /// A stream for the user's own forward and backward. A host device computes in the calling
   /// thread, so there it is inline: waiting on an event blocks that thread.
   virtual std::unique_ptr<Stream> make_compute_stream() = 0;
+  /// An event that was never recorded.
   virtual std::unique_ptr<Event> make_event() = 0;
-  virtual const KernelTable& kernels() const = 0;
+  virtual const KernelTable& kernels() const = 0;  // what it can do to elements
 
  protected:
   Device() = default;

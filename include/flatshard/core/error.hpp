@@ -8,15 +8,17 @@ namespace flatshard {
 
 /// Where an error was raised: file and line of the library or of the user's call.
 struct SourcePlace {
-  const char* file = "";
-  int line = 0;
+  const char* file = "";  // path as the compiler saw it
+  int line = 0;           // 0: unknown
 };
 
 /// Root of everything the library throws.
 class Error : public std::runtime_error {
  public:
+  /// `message` is what().
   explicit Error(const std::string& message, SourcePlace place = {})
       : std::runtime_error(message), place_(place) {}
+  /// Where it was raised.
   const SourcePlace& place() const noexcept { return place_; }
 
  private:
@@ -41,6 +43,7 @@ class DeviceError : public Error {
 /// A collective failed on some rank: what() is "rank r: message", the same on every rank.
 class CommunicationError : public Error {
  public:
+  /// what() is "rank r: message".
   CommunicationError(int rank, const std::string& message, SourcePlace place = {})
       : Error("rank " + std::to_string(rank) + ": " + message, place), rank_(rank) {}
   /// The rank (in the world) where the failure began.

@@ -96,28 +96,44 @@ FLATSHARD_INLINE FLATSHARD_HOST_DEVICE double to_double(float a) {
 
 // Where the target has no fused multiply-add instruction, fma is the C library's: exact, and slow.
 // sqrt is one instruction only under -fno-math-errno.
+/// a * b.
 FLATSHARD_INLINE FLATSHARD_HOST_DEVICE float mul(float a, float b) { return a * b; }
+/// a + b.
 FLATSHARD_INLINE FLATSHARD_HOST_DEVICE float add(float a, float b) { return a + b; }
+/// a * b + c, rounded once.
 FLATSHARD_INLINE FLATSHARD_HOST_DEVICE float fma(float a, float b, float c) {
   return __builtin_fmaf(a, b, c);
 }
+/// a / b.
 FLATSHARD_INLINE FLATSHARD_HOST_DEVICE float div(float a, float b) { return a / b; }
+/// The square root of a.
 FLATSHARD_INLINE FLATSHARD_HOST_DEVICE float sqrt(float a) { return __builtin_sqrtf(a); }
+/// a * b.
 FLATSHARD_INLINE FLATSHARD_HOST_DEVICE double mul(double a, double b) { return a * b; }
+/// a + b.
 FLATSHARD_INLINE FLATSHARD_HOST_DEVICE double add(double a, double b) { return a + b; }
+/// a * b + c, rounded once.
 FLATSHARD_INLINE FLATSHARD_HOST_DEVICE double fma(double a, double b, double c) {
   return __builtin_fma(a, b, c);
 }
+/// a / b.
 FLATSHARD_INLINE FLATSHARD_HOST_DEVICE double div(double a, double b) { return a / b; }
+/// The square root of a.
 FLATSHARD_INLINE FLATSHARD_HOST_DEVICE double sqrt(double a) { return __builtin_sqrt(a); }
+/// -a: exact, zeros and NaN too.
 FLATSHARD_INLINE FLATSHARD_HOST_DEVICE float negate(float a) { return -a; }
+/// a < b; false if either is NaN.
 FLATSHARD_INLINE FLATSHARD_HOST_DEVICE bool is_less(float a, float b) { return a < b; }
+/// a rounded once to nearest even.
 FLATSHARD_INLINE FLATSHARD_HOST_DEVICE float to_float(double a) { return static_cast<float>(a); }
+/// a, exactly.
 FLATSHARD_INLINE FLATSHARD_HOST_DEVICE double to_double(float a) { return a; }
 
 #endif
 
+/// -a: exact, zeros and NaN too.
 FLATSHARD_INLINE FLATSHARD_HOST_DEVICE double negate(double a) { return -a; }
+/// a < b; false if either is NaN.
 FLATSHARD_INLINE FLATSHARD_HOST_DEVICE bool is_less(double a, double b) { return a < b; }
 
 /// `a` rounded once to float, or as it is.

@@ -10,6 +10,7 @@
 
 namespace flatshard {
 
+/// Inline: work runs in the issuing thread. Threaded: in a queue with a thread of its own.
 enum class StreamForm { Inline, Threaded };
 
 /// A stream that runs host tasks in order; both forms behave alike.

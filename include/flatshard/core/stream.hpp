@@ -48,11 +48,12 @@ class Stream {
 /// be made from nothing.
 class StreamRef {
  public:
+  /// `stream` must outlive the reference.
   StreamRef(Stream& stream) : stream_(&stream) {}  // NOLINT: implicit by design
   StreamRef(std::nullptr_t) = delete;
   StreamRef(int) = delete;
-  Stream& get() const { return *stream_; }
-  Stream* operator->() const { return stream_; }
+  Stream& get() const { return *stream_; }        // the stream
+  Stream* operator->() const { return stream_; }  // its members
 
  private:
   Stream* stream_;

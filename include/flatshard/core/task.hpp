@@ -14,6 +14,7 @@ class Task {
   static constexpr std::size_t capacity = 256;  // bytes of captures
 
   Task() = default;
+  /// Moves or copies the callable into the task.
   template <class Callable>
   requires(!std::is_same_v<std::remove_cvref_t<Callable>, Task>)
       Task(Callable&& callable) {  // NOLINT: implicit by design
@@ -28,7 +29,8 @@ class Task {
       if (operation != Operation::Run) stored->~Stored();
     };
   }
-  Task(Task&& other) noexcept { take(other); }
+  Task(Task&& other) noexcept { take(other); }  // leaves the other empty
+  /// Destroys what it held.
   Task& operator=(Task&& other) noexcept {
     if (this != &other) {
       clear();
@@ -38,7 +40,9 @@ class Task {
   }
   ~Task() { clear(); }
 
+  /// False: empty.
   explicit operator bool() const { return operate_ != nullptr; }
+  /// Calls what it holds; not to be called when empty.
   void operator()() { operate_(Operation::Run, storage_, nullptr); }
 
  private:

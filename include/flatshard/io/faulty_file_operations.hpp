@@ -13,15 +13,16 @@ namespace flatshard {
 
 /// What goes wrong. Operations are counted from 1; close counts too.
 struct FileFaults {
+  /// How an operation goes wrong.
   enum class Kind : std::uint8_t {
     Error,        // the operation does nothing and fails with `code`
     ShortCount,   // pread and pwrite move fewer bytes than asked for (at least 1); others succeed
     PartialError  // pwrite writes a part, then fails with `code`; others as Error
   };
   std::int64_t operation = 0;  // the n-th operation is the first to go wrong; 0: none
-  Kind kind = Kind::Error;
-  int code = 5;         // EIO
-  bool sticky = false;  // all operations after it go wrong alike (but close)
+  Kind kind = Kind::Error;     // how
+  int code = 5;                // EIO
+  bool sticky = false;         // all operations after it go wrong alike (but close)
   /// Called just before the faulty operation, with its number; may end the process.
   std::function<void(std::int64_t)> at_fault = {};
   /// Called with the file when a faulty operation is an fsync: a model disk then forgets what was
@@ -32,6 +33,7 @@ struct FileFaults {
 /// Passes operations on to `inner`, which must outlive it, or lets them fail.
 class FaultyFileOperations final : public FileOperations {
  public:
+  /// `inner` must outlive it; counting starts at 1.
   FaultyFileOperations(FileOperations& inner, FileFaults faults)
       : inner_(inner), faults_(std::move(faults)) {}
 

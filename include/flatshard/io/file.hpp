@@ -27,13 +27,13 @@ class File {
   /// Takes over a descriptor that open gave; `path` is for messages. Closes it when it throws.
   static File adopt(int descriptor, const std::string& path, FileOperations& operations);
 
-  File(File&& other) noexcept;
-  File& operator=(File&& other) noexcept;
+  File(File&& other) noexcept;             // leaves the other empty
+  File& operator=(File&& other) noexcept;  // closes what it held, without a report
   /// Closes without a report: call close() where an error matters.
   ~File();
 
-  const std::string& path() const { return path_; }
-  int descriptor() const { return descriptor_; }
+  const std::string& path() const { return path_; }  // for messages
+  int descriptor() const { return descriptor_; }     // -1: empty
   /// In bytes, as of now.
   Bytes size() const;
 

@@ -10,17 +10,20 @@
 
 namespace flatshard {
 
+/// What a name stands for.
 enum class FileKind : std::uint8_t { Regular, Folder, SymbolicLink, Other };
 
+/// What is known of a name or an open file.
 struct FileStatus {
-  FileKind kind = FileKind::Other;
-  Bytes bytes = 0;
-  std::int64_t modified = 0;  // seconds since 1970
+  FileKind kind = FileKind::Other;  // what it is
+  Bytes bytes = 0;                  // size
+  std::int64_t modified = 0;        // seconds since 1970
 };
 
+/// An entry of a folder.
 struct FolderEntry {
-  std::string name;  // never "." or ".."
-  FileKind kind = FileKind::Other;
+  std::string name;                 // never "." or ".."
+  FileKind kind = FileKind::Other;  // what it is
 };
 
 /// What rename does when the new name is taken. Each is one atomic step.
@@ -30,6 +33,7 @@ enum class Existing : std::uint8_t {
   Exchange,  // both names live on, swapped; -ENOENT without the other
 };
 
+/// Advice to the system.
 enum class FileHint : std::uint8_t {
   Sequential,     // will be read once, in order
   WillNeed,       // read ahead now
@@ -51,19 +55,25 @@ class FileOperations {
   FileOperations& operator=(const FileOperations&) = delete;
   virtual ~FileOperations() = default;
 
+  /// As openat(2).
   virtual int open(int folder, const std::string& path, int flags, unsigned mode) = 0;
   /// As open, of what lies in the tree under `folder` and is reached through no symbolic link.
   virtual int open_beneath(int folder, const std::string& path, int flags, unsigned mode) = 0;
+  /// As close(2).
   virtual int close(int file) = 0;
 
+  /// As pread(2).
   virtual std::int64_t pread(int file, void* data, std::size_t bytes, Bytes offset) = 0;
+  /// As pwrite(2).
   virtual std::int64_t pwrite(int file, const void* data, std::size_t bytes, Bytes offset) = 0;
   /// Reserves space for [offset, offset + bytes) and makes the file at least that long.
   /// -EOPNOTSUPP where the file system cannot.
   virtual int fallocate(int file, Bytes offset, Bytes bytes) = 0;
+  /// As ftruncate(2).
   virtual int ftruncate(int file, Bytes bytes) = 0;
   /// Of a file: its bytes and size. Of a folder: its entries.
   virtual int fsync(int file) = 0;
+  /// Of an open file.
   virtual int fstat(int file, FileStatus& status) = 0;
   /// Advice only; the result tells whether it was taken.
   virtual int hint(int file, FileHint hint, Bytes offset, Bytes bytes) = 0;
@@ -73,10 +83,14 @@ class FileOperations {
 
   /// Of the name itself: a symbolic link is not followed.
   virtual int stat(int folder, const std::string& path, FileStatus& status) = 0;
+  /// As mkdirat(2).
   virtual int mkdir(int folder, const std::string& path, unsigned mode) = 0;
+  /// As renameat2(2).
   virtual int rename(int from_folder, const std::string& from, int to_folder, const std::string& to,
                      Existing existing) = 0;
+  /// As unlinkat(2), of a file or link.
   virtual int unlink(int folder, const std::string& path) = 0;
+  /// As unlinkat(2), of an empty folder.
   virtual int rmdir(int folder, const std::string& path) = 0;
   /// Replaces `entries` by those of an open folder, in no order.
   virtual int list(int folder, std::vector<FolderEntry>& entries) = 0;

@@ -27,20 +27,25 @@ class Folder {
   static Folder open_or_create(const std::string& path,
                                FileOperations& operations = posix_file_operations());
 
-  Folder(Folder&& other) noexcept;
-  Folder& operator=(Folder&& other) noexcept;
+  Folder(Folder&& other) noexcept;             // leaves the other empty
+  Folder& operator=(Folder&& other) noexcept;  // closes what it held
   ~Folder();
 
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return path_; }  // as opened
+  /// Of an entry.
   std::string path_of(const std::string& name) const { return path_ + "/" + name; }
-  int descriptor() const { return descriptor_; }
-  FileOperations& operations() const { return *operations_; }
+  int descriptor() const { return descriptor_; }               // -1: moved from
+  FileOperations& operations() const { return *operations_; }  // as given
 
+  /// As File::open_for_reading.
   File open_for_reading(const std::string& name) const;
+  /// As File::create.
   File create(const std::string& name) const;
+  /// As File::open_for_writing.
   File open_for_writing(const std::string& name) const;
   /// Opens for writing, makes the file when there is none.
   File open_or_create_file(const std::string& name) const;
+  /// An existing folder.
   Folder open_folder(const std::string& name) const;
   /// For its owner only (mode 0700).
   Folder create_folder(const std::string& name) const;
@@ -49,9 +54,12 @@ class Folder {
   std::optional<FileStatus> status(const std::string& name) const;
   /// By name.
   std::vector<FolderEntry> list() const;
+  /// That this user may still allocate here.
   Bytes free_bytes() const;
 
+  /// Within this folder, in one atomic step.
   void rename(const std::string& from, const std::string& to, Existing existing) const;
+  /// Of a file or symbolic link.
   void remove_file(const std::string& name) const;
   /// The folder `name` and all that is in it, two levels deep at most; a symbolic link is removed
   /// as a link.

@@ -16,11 +16,13 @@ class IoError : public Error {
   IoError(const std::string& operation, const std::string& path, Bytes offset, int code,
           const std::string& detail = {});
 
+  /// "pwrite", "fsync", ...
   const std::string& operation() const noexcept { return operation_; }
+  /// As it was opened.
   const std::string& path() const noexcept { return path_; }
   /// In bytes from the beginning of the file, -1: the operation has none.
   Bytes offset() const noexcept { return offset_; }
-  int code() const noexcept { return code_; }
+  int code() const noexcept { return code_; }  // errno; 0: the file ends too early
 
  private:
   std::string operation_;

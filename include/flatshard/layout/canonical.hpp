@@ -14,7 +14,9 @@ inline constexpr Elements canonical_alignment = 32;  // elements
 /// of parameter i == start(i) + e. It keys initialisation, stochastic rounding and the norm.
 class CanonicalIndex {
  public:
+  /// `numels`: elements of each parameter, in model order.
   explicit CanonicalIndex(std::span<const Elements> numels);
+  /// Canonical index of the parameter's first element.
   Elements start(int parameter) const { return starts_[static_cast<std::size_t>(parameter)]; }
   /// End of the last parameter, rounded up to 32.
   Elements size() const { return size_; }

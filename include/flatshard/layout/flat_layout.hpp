@@ -10,9 +10,9 @@ namespace flatshard {
 
 /// Half-open range of elements.
 struct Range {
-  Elements begin = 0;
-  Elements end = 0;
-  Elements count() const { return end - begin; }
+  Elements begin = 0;                             // first element
+  Elements end = 0;                               // one past the last
+  Elements count() const { return end - begin; }  // elements in it
   friend constexpr bool operator==(const Range&, const Range&) = default;
 };
 
@@ -21,15 +21,20 @@ struct Range {
 ///   total() == end of the last parameter (0 without parameters)
 class FlatLayout {
  public:
+  /// `numels`: elements of each parameter; `alignment` in elements.
   FlatLayout(std::span<const Elements> numels, Elements alignment);
+  /// Number of parameters.
   int parameters() const { return static_cast<int>(numels_.size()); }
-  Elements alignment() const { return alignment_; }
+  Elements alignment() const { return alignment_; }  // of starts, in elements
+  /// Position of the parameter's first element.
   Elements start(int parameter) const { return starts_[static_cast<std::size_t>(parameter)]; }
+  /// Elements of the parameter.
   Elements numel(int parameter) const { return numels_[static_cast<std::size_t>(parameter)]; }
+  /// [start, start + numel) of the parameter.
   Range range(int parameter) const {
     return {start(parameter), start(parameter) + numel(parameter)};
   }
-  Elements total() const { return total_; }
+  Elements total() const { return total_; }  // elements, padding between parameters included
   friend bool operator==(const FlatLayout&, const FlatLayout&) = default;
 
  private:
@@ -44,11 +49,13 @@ class FlatLayout {
 ///   range(r) == [r * slice(), (r + 1) * slice());  the ranges are disjoint and cover [0, padded())
 class Partition {
  public:
+  /// `alignment`, of slices, in elements.
   Partition(Elements total, int world, Elements alignment);
-  int world() const { return world_; }
-  Elements slice() const { return slice_; }
-  Elements padded() const { return slice_ * world_; }
-  Elements total() const { return total_; }
+  int world() const { return world_; }                 // number of slices
+  Elements slice() const { return slice_; }            // elements of each slice
+  Elements padded() const { return slice_ * world_; }  // elements of all slices
+  Elements total() const { return total_; }            // elements before the last padding
+  /// Positions of slice `rank`.
   Range range(Rank rank) const { return {rank * slice_, (rank + 1) * slice_}; }
   /// Elements of slice `rank` that lie past total().
   Elements padding(Rank rank) const;
@@ -64,7 +71,7 @@ class Partition {
 
 /// The part of one parameter that lies in one slice.
 struct Fragment {
-  int parameter = 0;
+  int parameter = 0;              // of the layout
   Elements parameter_offset = 0;  // first element, within the parameter
   Elements slice_offset = 0;      // where it lies within the slice
   Elements count = 0;  // 0 only for a zero-element parameter, which has exactly one owner

@@ -13,20 +13,21 @@
 
 namespace flatshard {
 
-using Shape = std::vector<std::int64_t>;
+using Shape = std::vector<std::int64_t>;  // dimensions, outermost first
 
 /// Handle of a parameter of a Model: its position in model order. Trivially copyable.
 struct Parameter {
-  int index = -1;
+  int index = -1;  // in model order
   friend constexpr bool operator==(Parameter, Parameter) = default;
 };
 
 /// Handle of a registered buffer (not trained, replicated on every rank).
 struct RegisteredBuffer {
-  int index = -1;
+  int index = -1;  // of Model::buffers()
   friend constexpr bool operator==(RegisteredBuffer, RegisteredBuffer) = default;
 };
 
+/// What may differ from parameter to parameter.
 struct ParameterOptions {
   bool requires_grad = true;        // false: frozen
   std::optional<DType> dtype = {};  // compute dtype; none: the precision policy's
@@ -34,6 +35,7 @@ struct ParameterOptions {
   friend bool operator==(const ParameterOptions&, const ParameterOptions&) = default;
 };
 
+/// What a module promises of its calls.
 struct ModuleOptions {
   int uses = 1;  // calls of forward (and of backward) in one micro-step; 0 only where a tie made
                  // the module, to hold the storage, and nobody asked for it by name
@@ -42,29 +44,32 @@ struct ModuleOptions {
   friend bool operator==(const ModuleOptions&, const ModuleOptions&) = default;
 };
 
+/// A parameter as the Model knows it.
 struct ParameterSpec {
-  std::string name;  // full: module name + "." + name
-  Shape shape;
-  ParameterOptions options;
-  int module = 0;  // whose unit holds the storage (lowest module covering all uses)
-  std::vector<std::string> aliases;  // other full names of the same storage
-  std::vector<int> users;            // modules that added or tied it, ascending
-  Elements numel() const { return numel_of(shape); }
+  std::string name;          // full: module name + "." + name
+  Shape shape;               // row-major
+  ParameterOptions options;  // as given to add()
+  int module = 0;            // whose unit holds the storage (lowest module covering all uses)
+  std::vector<std::string> aliases;                   // other full names of the same storage
+  std::vector<int> users;                             // modules that added or tied it, ascending
+  Elements numel() const { return numel_of(shape); }  // elements
   friend bool operator==(const ParameterSpec&, const ParameterSpec&) = default;
 };
 
+/// A registered buffer as the Model knows it.
 struct BufferSpec {
-  std::string name;
-  Shape shape;
-  DType dtype;
-  int module = 0;
-  Elements numel() const { return numel_of(shape); }
+  std::string name;                                   // full: module name + "." + name
+  Shape shape;                                        // row-major
+  DType dtype;                                        // any of the table
+  int module = 0;                                     // that added it
+  Elements numel() const { return numel_of(shape); }  // elements
   friend bool operator==(const BufferSpec&, const BufferSpec&) = default;
 };
 
+/// A module as the Model knows it.
 struct ModuleSpec {
-  std::string name;
-  ModuleOptions options;
+  std::string name;             // dotted; "" is the root
+  ModuleOptions options;        // as given to module()
   std::vector<int> parameters;  // storages that live here, in model order
   std::vector<int> tied;        // parameters used here that live in another module, in model order
   friend bool operator==(const ModuleSpec&, const ModuleSpec&) = default;
@@ -76,8 +81,9 @@ class Model;
 /// the same address (the index stays valid for every copy of the Model).
 class Module {
  public:
+  /// Made by Model::module.
   Module(Model& model, int index) : model_(&model), index_(index) {}
-  int index() const { return index_; }
+  int index() const { return index_; }  // in module order
   /// Adds a parameter (row-major, `shape`); throws UsageError on a name that is taken or has an
   /// empty component, a negative dimension, a non-floating dtype, a negative group, or dimensions
   /// (zeros left out) whose product is above 2^63 - 1.
@@ -101,10 +107,13 @@ class Model {
   /// of first use; parameter order is the order of add. Later calls may leave the options out, or
   /// set them if they were left out so far; throws UsageError when they contradict earlier ones.
   Module module(std::string_view name, ModuleOptions options = {});
+  /// The module "".
   Module root(ModuleOptions options = {}) { return module("", options); }
 
-  const std::vector<ModuleSpec>& modules() const { return modules_; }
+  const std::vector<ModuleSpec>& modules() const { return modules_; }  // in module order
+  /// In model order.
   const std::vector<ParameterSpec>& parameters() const { return parameters_; }
+  /// in the order of add_buffer()
   const std::vector<BufferSpec>& buffers() const { return buffers_; }
   /// The parameter of that full name or alias; throws UsageError naming the nearest names.
   Parameter find(std::string_view name) const;

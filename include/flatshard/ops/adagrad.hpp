@@ -30,10 +30,10 @@ struct Adagrad {
 
   template <class Real>
   struct Coefficients {
-    Real weight_decay;
-    Real eps;
-    Real step;    // lr / (1 + (t - 1) lr_decay)
-    bool decays;  // weight_decay is not zero
+    Real weight_decay;  // of Adagrad
+    Real eps;           // of Adagrad
+    Real step;          // lr / (1 + (t - 1) lr_decay)
+    bool decays;        // weight_decay is not zero
   };
 
   template <class Real>

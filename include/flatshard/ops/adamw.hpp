@@ -36,9 +36,9 @@ struct AdamW {
     Real beta1, gradient_share;  // beta1, 1 - beta1
     Real beta2, square_share;    // beta2, 1 - beta2
     Real rsqrt_correction;       // 1 / sqrt(1 - beta2^t)
-    Real eps;
-    Real decay;  // lr * weight_decay
-    Real step;   // lr / (1 - beta1^t)
+    Real eps;                    // of AdamW
+    Real decay;                  // lr * weight_decay
+    Real step;                   // lr / (1 - beta1^t)
   };
 
   template <class Real>

@@ -7,16 +7,16 @@ namespace flatshard {
 
 /// Arguments of KernelTable::conclude; every pointer is to device memory.
 struct ConcludeArguments {
-  StepControl* control;
-  StepSettings settings;
+  StepControl* control;            // read and written
+  StepSettings settings;           // of all steps
   const double* measure;           // sum of squares or largest magnitude; null: 0
   const double* largest;           // largest magnitude, where it alone tells whether all are finite
   double divisor;                  // of the mean
   const double* device_divisor;    // the same from device memory; null: `divisor`
   std::int64_t* times;             // (flats) time steps
   const std::int64_t* takes_part;  // (flats) 0: not updated; null: all are
-  std::int64_t flats;
-  StepReport* report;  // where the report is kept; null: nowhere
+  std::int64_t flats;              // length of the two before
+  StepReport* report;              // where the report is kept; null: nowhere
 };
 
 /// conclude_step on what the arguments point to.

@@ -14,8 +14,8 @@ namespace flatshard {
 
 /// How a HostDevice works; nothing here changes a bit of any result.
 struct HostOptions {
-  StreamForm form = StreamForm::Inline;
-  int threads = 1;  // per kernel call, the calling one included; >= 1
+  StreamForm form = StreamForm::Inline;  // of make_stream()
+  int threads = 1;                       // per kernel call, the calling one included; >= 1
   std::optional<InstructionSet> instruction_set =
       {};                                  // of the kernels; none: best_instruction_set()
   bool huge_pages = true;                  // ask for 2 MiB pages for large blocks
@@ -44,7 +44,7 @@ class HostDevice final : public Device {
   std::unique_ptr<Event> make_event() override;
   const KernelTable& kernels() const override { return *kernels_; }
 
-  const HostOptions& options() const { return options_; }
+  const HostOptions& options() const { return options_; }  // as given
   /// Of the kernels: what was asked for, or the best.
   InstructionSet instruction_set() const { return instruction_set_; }
 

@@ -23,8 +23,9 @@ FLATSHARD_INLINE FLATSHARD_HOST_DEVICE std::uint64_t word(std::uint64_t seed, El
 
 /// Normal, mean 0; |value| < 8.3 stddev; |error| < 1e-9 stddev.
 struct normal {
-  double stddev = 1;  // >= 0
-  std::uint64_t seed = 0;
+  double stddev = 1;       // >= 0
+  std::uint64_t seed = 0;  // other seed, other values
+  /// Of the element with this canonical index.
   FLATSHARD_INLINE FLATSHARD_HOST_DEVICE double value(Elements index) const {
     return exact::mul(stddev, standard_normal(word(seed, index)));
   }
@@ -32,26 +33,32 @@ struct normal {
 
 /// Uniform in [lo, hi); hi itself can appear by rounding to the dtype.
 struct uniform {
-  double lo = 0;
-  double hi = 1;
-  std::uint64_t seed = 0;
+  double lo = 0;           // least value
+  double hi = 1;           // end of the range, >= lo
+  std::uint64_t seed = 0;  // other seed, other values
+  /// Of the element with this canonical index.
   FLATSHARD_INLINE FLATSHARD_HOST_DEVICE double value(Elements index) const {
     const double width = exact::add(hi, -lo);
     return exact::fma(width, standard_uniform(word(seed, index)), lo);
   }
 };
 
+/// The same everywhere.
 struct constant {
-  double v = 0;
+  double v = 0;  // every value
+  /// v.
   FLATSHARD_INLINE FLATSHARD_HOST_DEVICE double value(Elements) const { return v; }
 };
 
+/// Zero everywhere.
 struct zeros {
+  /// 0.
   FLATSHARD_INLINE FLATSHARD_HOST_DEVICE double value(Elements) const { return 0; }
 };
 
 }  // namespace init
 
+/// What Sharder::initialize takes.
 using Initializer = std::variant<init::normal, init::uniform, init::constant, init::zeros>;
 
 /// destination[i] == value(canonical_begin + i), rounded once to `dtype`, for 0 <= i < count; host

@@ -14,24 +14,24 @@ namespace flatshard {
 /// One contiguous piece of a flatten or unflatten: `count` elements between a tensor and a flat
 /// buffer. `tensor` is written by unflatten only.
 struct FlattenPiece {
-  void* tensor;
-  Elements flat_offset;
-  Elements count;
+  void* tensor;          // first element of the piece
+  Elements flat_offset;  // of the piece, in the flat buffer
+  Elements count;        // elements
 };
 
 /// A node of the norm's tree: 2^level canonical positions, of which the first `count` are present
 /// at buffer[offset ...]; the others count as zero.
 struct NormNode {
-  Elements offset;
-  Elements count;
-  int level;
+  Elements offset;  // in the buffer
+  Elements count;   // elements present
+  int level;        // log2 of its positions
   friend constexpr bool operator==(const NormNode&, const NormNode&) = default;
 };
 
 /// values[into] = values[into] + values[from].
 struct NormAdd {
-  int into;
-  int from;
+  int into;  // index of the value that changes
+  int from;  // index of the value that is added
   friend constexpr bool operator==(const NormAdd&, const NormAdd&) = default;
 };
 
@@ -42,6 +42,7 @@ class KernelTable {
  public:
   virtual ~KernelTable() = default;
 
+  /// All bytes 0.
   virtual void zero(void* destination, Bytes bytes, StreamRef stream) const = 0;
   /// destination[i] = to(source[i]), rounded to nearest even; from == to copies bits.
   virtual void cast(const void* source, DType from, void* destination, DType to, Elements count,

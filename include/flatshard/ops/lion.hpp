@@ -33,7 +33,7 @@ struct Lion {
     Real beta1, direction_share;  // beta1, 1 - beta1
     Real beta2, gradient_share;   // beta2, 1 - beta2
     Real decay;                   // lr * weight_decay
-    Real lr;
+    Real lr;                      // of Lion
   };
 
   template <class Real>

@@ -9,6 +9,7 @@
 
 namespace flatshard {
 
+/// Whose rule moves the scale.
 enum class ScaleRule : std::int32_t {
   Constant,  // never moves; a step that overflows is still skipped
   Torch,     // torch.amp.GradScaler
@@ -20,13 +21,13 @@ enum class ScaleEvent : std::int32_t { Kept, Grew, Dropped, AtMinimum };
 
 /// Settings of a rule; the named constructors of LossScaler give each rule's own defaults.
 struct ScaleSettings {
-  ScaleRule rule = ScaleRule::Constant;
-  double initial = 1;            // > 0, a float
-  double growth = 2;             // > 1
-  double backoff = 0.5;          // in (0, 1)
-  std::int64_t interval = 0;     // steps without overflow from one growth to the next, >= 1
-  double minimum = 0;            // an overflow at this scale is AtMinimum
-  std::int64_t hysteresis = 1;   // DeepSpeed: so many overflows make the first drop, >= 1
+  ScaleRule rule = ScaleRule::Constant;  // whose it is
+  double initial = 1;                    // > 0, a float
+  double growth = 2;                     // > 1
+  double backoff = 0.5;                  // in (0, 1)
+  std::int64_t interval = 0;             // steps without overflow from one growth to the next, >= 1
+  double minimum = 0;                    // an overflow at this scale is AtMinimum
+  std::int64_t hysteresis = 1;           // DeepSpeed: so many overflows make the first drop, >= 1
   bool consecutive = false;      // DeepSpeed: every step without overflow restores the hysteresis
   bool error_at_minimum = true;  // false: stays at the minimum in silence
   friend constexpr bool operator==(const ScaleSettings&, const ScaleSettings&) = default;
@@ -34,7 +35,7 @@ struct ScaleSettings {
 
 /// What a checkpoint must carry, all of it.
 struct ScaleState {
-  float scale = 1;
+  float scale = 1;                  // of the next backward
   std::int64_t good_steps = 0;      // Torch: since the last growth or overflow
   std::int64_t step = 0;            // DeepSpeed: updates so far
   std::int64_t last_overflow = -1;  // DeepSpeed: step of the last one
@@ -45,10 +46,11 @@ struct ScaleState {
 /// Trivially copyable; lives on the host or in device memory. Scales are floats: growth past the
 /// largest finite float does not happen.
 struct LossScaler {
-  ScaleSettings settings;
-  ScaleState state;
+  ScaleSettings settings;  // never change
+  ScaleState state;        // moved by update()
   friend constexpr bool operator==(const LossScaler&, const LossScaler&) = default;
 
+  /// At its beginning.
   static constexpr LossScaler make(const ScaleSettings& settings) {
     ScaleState state;
     state.scale = static_cast<float>(settings.initial);
@@ -75,6 +77,7 @@ struct LossScaler {
                  error_at_minimum});
   }
 
+  /// What the loss is multiplied by.
   FLATSHARD_HOST_DEVICE constexpr float scale() const { return state.scale; }
 
   /// Moves on after a step whose gradients were finite or not, on all ranks alike. After AtMinimum

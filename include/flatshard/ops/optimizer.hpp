@@ -25,8 +25,8 @@ struct GroupOptions {
 
 /// A hyper-parameter by name; flags are 0 or 1.
 struct HyperParameter {
-  std::string name;
-  double value = 0;
+  std::string name;  // as the functor publishes it
+  double value = 0;  // as applied
   friend bool operator==(const HyperParameter&, const HyperParameter&) = default;
 };
 
@@ -46,6 +46,7 @@ HostStep builtin_host_step<Lion>(const StepRow& row);
 template <>
 HostStep builtin_host_step<Adagrad>(const StepRow& row);
 
+/// True for functors whose steps the library builds for every instruction set.
 template <class Functor>
 inline constexpr bool is_builtin_optimizer =
     std::is_same_v<Functor, AdamW> || std::is_same_v<Functor, SGD> ||
@@ -181,6 +182,7 @@ void expect_keeps_zeros(bool keeps, std::string_view optimizer);
 /// functor that moves zeros, because padding must stay zero.
 class Optimizer {
  public:
+  /// Erases a functor; implicit, so that a Sharder takes AdamW{...} as it is.
   template <ElementwiseOptimizer Functor>
   Optimizer(const Functor& functor)  // NOLINT: implicit by design
       : type_(&detail::optimizer_type<Functor>), functor_(detail::bytes_of(functor)) {
@@ -188,8 +190,10 @@ class Optimizer {
     detail::expect_keeps_zeros(detail::keeps_zeros<float>(functor), type_->name);
   }
 
-  std::string_view name() const { return type_->name; }
+  std::string_view name() const { return type_->name; }  // of the functor
+  /// States of one element.
   int states() const { return static_cast<int>(type_->state_names.size()); }
+  /// In the order of the functor.
   std::span<const std::string_view> state_names() const { return type_->state_names; }
   /// For StepArguments::functor.
   const detail::FunctorBytes& functor() const { return functor_; }

@@ -27,8 +27,8 @@ FLATSHARD_INLINE FLATSHARD_HOST_DEVICE FLATSHARD_WRAPS constexpr std::uint64_t m
 
 /// Key of the words of all indices whose high 32 bits are equal.
 struct RandomKey {
-  std::uint32_t low;
-  std::uint32_t high;
+  std::uint32_t low;   // mixed into the index
+  std::uint32_t high;  // added on the way
   friend constexpr bool operator==(RandomKey, RandomKey) = default;
 };
 

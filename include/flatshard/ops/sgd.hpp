@@ -16,7 +16,7 @@ struct SGD {
   double dampening = 0.0;     // at most 1; 0 with nesterov
   double weight_decay = 0.0;  // >= 0
   bool nesterov = false;      // needs momentum > 0
-  bool maximize = false;
+  bool maximize = false;      // moves up the gradient
 
   static constexpr std::string_view name = "sgd";
   static constexpr std::array<std::string_view, 1> state_names{"momentum_buffer"};
@@ -34,13 +34,13 @@ struct SGD {
 
   template <class Real>
   struct Coefficients {
-    Real sign;  // of the gradient: -1 to maximize
-    Real weight_decay;
+    Real sign;                      // of the gradient: -1 to maximize
+    Real weight_decay;              // of SGD
     Real momentum, gradient_share;  // momentum, 1 - dampening
-    Real lr;
-    bool decays;  // weight_decay is not zero
-    bool starts;  // the buffer becomes the gradient
-    bool nesterov;
+    Real lr;                        // of SGD
+    bool decays;                    // weight_decay is not zero
+    bool starts;                    // the buffer becomes the gradient
+    bool nesterov;                  // of SGD
   };
 
   template <class Real>

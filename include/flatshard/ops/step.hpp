@@ -13,16 +13,18 @@ namespace flatshard {
 
 /// Storage dtypes of one step kernel. Arithmetic is fp32 (fp64 where the master is fp64).
 struct StepRow {
-  DType master;
-  DType gradient;
-  DType state;
+  DType master;      // of the parameter
+  DType gradient;    // of the accumulated gradient
+  DType state;       // of every optimizer state
   DType copy;        // of the compute copy; == master and writes_copy == false when there is none
   bool writes_copy;  // the new parameter is also stored, rounded to nearest, as `copy`
   bool stochastic;   // bf16 master (and bf16 states) round stochastically
   FLATSHARD_INLINE friend constexpr bool operator==(const StepRow&, const StepRow&) = default;
 };
 
+/// The most states an element may have.
 inline constexpr int max_optimizer_states = 3;
+/// The most bytes a functor may have.
 inline constexpr std::size_t max_functor_bytes = 96;
 
 /// What the device decided for this step; lives in device memory.
@@ -34,16 +36,17 @@ struct StepScalars {
 /// One contiguous range of a shard. Pointers are to its first element; all ranges have `count`
 /// elements. The functor (hyper-parameters of the range's group) travels by value.
 struct StepArguments {
-  void* master;
-  const void* gradient;  // sum over all contributions, not averaged
-  std::array<void*, max_optimizer_states> states;
-  void* copy;  // or nullptr
-  Elements count;
+  void* master;                                    // read and written
+  const void* gradient;                            // sum over all contributions, not averaged
+  std::array<void*, max_optimizer_states> states;  // as many as the functor has
+  void* copy;                                      // or nullptr
+  Elements count;                                  // elements
   Elements canonical;          // canonical index of the first element (keys stochastic rounding)
   const StepScalars* scalars;  // device memory
   const std::int64_t* time;    // device memory: number of this update, 1 for the first
   std::uint64_t seed;          // of stochastic rounding
   StepRow row;                 // dtypes behind the pointers: a device may cut the range in parts
+  /// The functor's bytes.
   alignas(8) std::array<std::byte, max_functor_bytes> functor;
 };
 
@@ -57,6 +60,7 @@ using CudaStep = void (*)(std::span<const StepArguments> ranges, void* scratch, 
 /// Of device memory, for each part of a range; a range is cut where the high words of canonical
 /// indices change.
 inline constexpr Bytes cuda_step_part_bytes = 256;
+/// Bytes of device memory that a CudaStep of these ranges needs.
 constexpr Bytes cuda_step_scratch(std::span<const StepArguments> ranges) {
   Elements parts = 0;
   for (const StepArguments& range : ranges) parts += (range.count >> 32) + 2;
@@ -65,11 +69,14 @@ constexpr Bytes cuda_step_scratch(std::span<const StepArguments> ranges) {
 
 /// One functor's step for one row, per kind of device; null where none is built.
 struct StepFunctions {
-  HostStep host = nullptr;
-  CudaStep cuda = nullptr;
+  HostStep host = nullptr;  // for host memory
+  CudaStep cuda = nullptr;  // for device memory
 
+  /// None.
   constexpr StepFunctions() = default;
+  /// For the host alone.
   constexpr StepFunctions(HostStep function) : host(function) {}  // NOLINT: implicit by design
+  /// For CUDA alone.
   constexpr StepFunctions(CudaStep function) : cuda(function) {}  // NOLINT: implicit by design
 };
 

@@ -12,8 +12,10 @@ namespace flatshard {
 /// skipped and the scale drops.)
 enum class OnNonFinite : std::int32_t { Error, Skip, Apply };
 
+/// Which norm is measured, reported and clipped.
 enum class NormKind : std::int32_t { Two, Infinity };
 
+/// What was an error in a step.
 enum class StepError : std::int32_t {
   None,
   NonFiniteGradient,  // and OnNonFinite::Error
@@ -21,10 +23,11 @@ enum class StepError : std::int32_t {
   BadDivisor          // the gradient divisor is not a finite number above zero
 };
 
+/// What is the same in every step.
 struct StepSettings {
-  double max_grad_norm = 0;  // 0: no clipping
-  NormKind norm = NormKind::Two;
-  OnNonFinite on_nonfinite = OnNonFinite::Error;
+  double max_grad_norm = 0;                       // 0: no clipping
+  NormKind norm = NormKind::Two;                  // measured, reported, clipped
+  OnNonFinite on_nonfinite = OnNonFinite::Error;  // without loss scaling
   bool scales_loss = false;  // true: StepControl::scaler decides; false: its scale stays 1
 };
 
@@ -35,25 +38,26 @@ struct GradientSummary {
   double divisor;       // of the mean: contributions, tokens, ...
 };
 
+/// What a step found and did; equal on all ranks.
 struct StepReport {
-  std::int64_t step = 0;        // number of this step, 1 for the first; skipped ones count
-  bool skipped = false;         // nothing was changed but the loss scale
-  double grad_norm = 0;         // of the mean gradient, before clipping
-  double clip_coefficient = 1;  // what clipping multiplied it by
-  double scale_used = 1;        // loss scale of this step's backward
-  double scale_next = 1;        // of the next step's
-  StepError error = StepError::None;
+  std::int64_t step = 0;              // number of this step, 1 for the first; skipped ones count
+  bool skipped = false;               // nothing was changed but the loss scale
+  double grad_norm = 0;               // of the mean gradient, before clipping
+  double clip_coefficient = 1;        // what clipping multiplied it by
+  double scale_used = 1;              // loss scale of this step's backward
+  double scale_next = 1;              // of the next step's
+  StepError error = StepError::None;  // raised by PendingReport::wait
   friend constexpr bool operator==(const StepReport&, const StepReport&) = default;
 };
 
 /// Lives in the device's memory from step to step. `scalars` is what this step's update kernels
 /// read, `loss_scale` what the next backward reads.
 struct StepControl {
-  StepScalars scalars{1.0, 0};
-  LossScaler scaler = LossScaler::constant(1);
-  float loss_scale = 1;    // == scaler.scale()
-  std::int64_t steps = 0;  // concluded so far
-  StepReport report;       // of the last one
+  StepScalars scalars{1.0, 0};                  // of this step
+  LossScaler scaler = LossScaler::constant(1);  // moves after the step
+  float loss_scale = 1;                         // == scaler.scale()
+  std::int64_t steps = 0;                       // concluded so far
+  StepReport report;                            // of the last one
 };
 
 /// A control at its beginning.

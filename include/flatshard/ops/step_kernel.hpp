@@ -18,15 +18,19 @@ struct NoCopy {};
 template <class MasterElement, class GradientElement, class StateElement,
           class CopyElement = NoCopy, bool Stochastic = false>
 struct StepTypes {
-  using Master = MasterElement;
-  using Gradient = GradientElement;
-  using State = StateElement;
-  using Copy = CopyElement;
+  using Master = MasterElement;      // of the parameter
+  using Gradient = GradientElement;  // of the accumulated gradient
+  using State = StateElement;        // of the optimizer's states
+  using Copy = CopyElement;          // of the compute copy, or NoCopy
+  /// Of the arithmetic.
   using Real = std::conditional_t<std::is_same_v<Master, double>, double, float>;
+  /// The new parameter is also stored as Copy.
   static constexpr bool writes_copy = !std::is_same_v<Copy, NoCopy>;
+  /// Rounds stochastically.
   static constexpr bool stochastic = Stochastic;
   static_assert(!stochastic || std::is_same_v<Master, Bf16>, "only bf16 rounds stochastically");
 
+  /// The same as a value.
   static constexpr StepRow row() {
     using Compute = std::conditional_t<writes_copy, Copy, Master>;
     return {dtype_of<Master>,  dtype_of<Gradient>, dtype_of<State>,

@@ -33,17 +33,18 @@ struct Stage<3> {
 /// DeepSpeed's stages. Stage 2 here also shards the parameters outside computation.
 template <int number>
 using stage = typename detail::Stage<number>::type;
-using MiCS = strategy::HybridShard;
-using hpZ = strategy::FullShardSecondary;
+using MiCS = strategy::HybridShard;        // shards within a group
+using hpZ = strategy::FullShardSecondary;  // ZeRO++: a second shard within a group
 
 }  // namespace zero
 
 namespace fsdp {
 
-using NO_SHARD = strategy::NoShard;
-using SHARD_GRAD_OP = strategy::ShardGradOp;
-using FULL_SHARD = strategy::FullShard;
-using HYBRID_SHARD = strategy::HybridShard;
+using NO_SHARD = strategy::NoShard;           // every rank holds everything
+using SHARD_GRAD_OP = strategy::ShardGradOp;  // parameters gathered once a step
+using FULL_SHARD = strategy::FullShard;       // parameters gathered per use
+using HYBRID_SHARD = strategy::HybridShard;   // FULL_SHARD within a group
+/// SHARD_GRAD_OP within a group.
 using HYBRID_SHARD_ZERO2 = strategy::HybridShardGradOp;
 
 }  // namespace fsdp

@@ -34,11 +34,12 @@ concept OffloadPolicy = SaysWhereParametersRest<Policy> && SaysWhereTheOptimizer
 
 /// The answers as a value, for the Plan.
 struct OffloadTraits {
-  Tier parameters = Tier::Device;
-  Tier optimizer = Tier::Device;
+  Tier parameters = Tier::Device;  // of the compute dtype
+  Tier optimizer = Tier::Device;   // masters and states
   friend constexpr bool operator==(const OffloadTraits&, const OffloadTraits&) = default;
 };
 
+/// The answers of a policy.
 template <OffloadPolicy Policy>
 constexpr OffloadTraits offload_traits() {
   return {Policy::parameters, Policy::optimizer};

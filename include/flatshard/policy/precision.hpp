@@ -41,7 +41,7 @@ struct Bf16MixedReducing {
   static constexpr Rounding rounding = Rounding::Nearest;
   static constexpr LossScaling loss_scaling = LossScaling::Off;
 };
-using Bf16Mixed = Bf16MixedReducing<float>;
+using Bf16Mixed = Bf16MixedReducing<float>;  // gradients reduced to fp32
 
 /// fp32 master whatever the load dtype, bf16 compute and reduced gradient, fp32 accumulation
 /// (DeepSpeed bf16).
@@ -58,6 +58,7 @@ struct Fp16MixedScaling {
   static constexpr Rounding rounding = Rounding::Nearest;
   static constexpr LossScaling loss_scaling = Rule;
 };
+/// With the rule of torch.amp.GradScaler, gradients reduced to fp16.
 using Fp16Mixed = Fp16MixedScaling<LossScaling::Torch>;
 
 /// bf16 master without an fp32 copy, stochastic rounding; `State` is float or Bf16 (then rounded
@@ -72,7 +73,7 @@ struct Bf16StochasticState {
   static constexpr Rounding rounding = Rounding::Stochastic;
   static constexpr LossScaling loss_scaling = LossScaling::Off;
 };
-using Bf16Stochastic = Bf16StochasticState<float>;
+using Bf16Stochastic = Bf16StochasticState<float>;  // with fp32 states
 
 }  // namespace precision
 
@@ -110,16 +111,17 @@ concept PrecisionPolicy = NamesItsMasterType<Policy> && NamesItsComputeType<Poli
 
 /// The answers as a value, for the Plan.
 struct PrecisionTraits {
-  DType master = DType::Float32;
+  DType master = DType::Float32;      // of master weights
   DType compute = DType::Float32;     // also the dtype on the wire of a gather
   DType reduce = DType::Float32;      // of the reduced gradient, rounded once after the whole sum
   DType accumulate = DType::Float32;  // of the gradient shard that micro-steps add to
-  DType state = DType::Float32;
-  Rounding rounding = Rounding::Nearest;
-  LossScaling loss_scaling = LossScaling::Off;
+  DType state = DType::Float32;       // of optimizer states
+  Rounding rounding = Rounding::Nearest;        // of new masters
+  LossScaling loss_scaling = LossScaling::Off;  // whose rule
   friend constexpr bool operator==(const PrecisionTraits&, const PrecisionTraits&) = default;
 };
 
+/// The answers of a policy.
 template <PrecisionPolicy Policy>
 constexpr PrecisionTraits precision_traits() {
   return {dtype_of<typename Policy::master>,

@@ -24,6 +24,7 @@ constexpr bool is_built(const StepRow& row, StepRowList<Types...>) {
 /// Compiles only for policies that make sense together; Sharder instantiates it.
 template <StrategyPolicy Strategy, PrecisionPolicy Precision, OffloadPolicy Offload>
 struct CheckedRules {
+  /// The precision policy's answers.
   static constexpr PrecisionTraits roles = precision_traits<Precision>();
 
   static_assert(Strategy::scope != ShardScope::Nobody || !Strategy::gradients_sharded,
@@ -67,7 +68,7 @@ struct CheckedRules {
   static_assert(Offload::parameters == Tier::Device && Offload::optimizer == Tier::Device,
                 "flatshard: the offload policy places a part on a tier that this version cannot "
                 "hold. Why: only device memory is built. Fix: use offload::None.");
-  static constexpr bool value = true;
+  static constexpr bool value = true;  // what a static_assert reads
 };
 
 }  // namespace flatshard

@@ -106,13 +106,14 @@ concept StrategyPolicy = SaysOverWhomItShards<Policy> && SaysWhenParametersAreWh
 
 /// The answers as a value, for the Plan.
 struct StrategyTraits {
-  ShardScope scope = ShardScope::Nobody;
-  ParametersWhole parameters_whole = ParametersWhole::Always;
-  bool gradients_sharded = false;
-  bool secondary_shard = false;
+  ShardScope scope = ShardScope::Nobody;                       // over whom everything is cut
+  ParametersWhole parameters_whole = ParametersWhole::Always;  // when a unit is whole
+  bool gradients_sharded = false;                              // reduced to their owner
+  bool secondary_shard = false;                                // a second shard in the group
   friend constexpr bool operator==(const StrategyTraits&, const StrategyTraits&) = default;
 };
 
+/// The answers of a policy.
 template <StrategyPolicy Policy>
 constexpr StrategyTraits strategy_traits() {
   return {Policy::scope, Policy::parameters_whole, Policy::gradients_sharded,

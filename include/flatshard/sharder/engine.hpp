@@ -14,15 +14,18 @@
 
 namespace flatshard {
 
+/// Of Sharder::micro_step.
 struct MicroStepOptions {
   bool last = true;  // no further micro-step follows before step()
 };
 
+/// Of Sharder::step.
 struct StepOptions {
   double gradient_divisor = 0;  // of the gradients' sum; 0: world size * micro-steps of this step
   const double* device_gradient_divisor = nullptr;  // the same in device memory; wins
 };
 
+/// Of a call of the user's code.
 enum class Phase { Forward, Backward };
 
 /// Parameters of one module's units, whole and in master precision, in memory of their own.
@@ -30,6 +33,7 @@ class Summoned {
  public:
   /// Address of the parameter's first element; null when it is not part of this.
   std::byte* data(int parameter) const;
+  /// Is the flat part of this?
   bool holds(int flat) const;
 
  private:
@@ -55,56 +59,70 @@ struct LocalShard {
 /// rank's) makes all calls. Every rank must make the same calls in the same order.
 class Engine {
  public:
+  /// As Sharder's constructor; `request` says which policies.
   Engine(Communicator& communicator, const Model& model, const Optimizer& optimizer,
          const PlanRequest& request, const Options& options);
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
+  /// What it carries out.
   const Plan& plan() const;
-  const Model& model() const;
-  Device& device() const;
+  const Model& model() const;  // its copy
+  Device& device() const;      // where it computes
   /// Of the model; throw UsageError when it has no such parameter or buffer.
   const ParameterSpec& parameter_spec(int parameter) const;
+  /// Of the model; throws UsageError when it has no such buffer.
   const BufferSpec& buffer_spec(int buffer) const;
+  /// Of one parameter: its own, or the policy's.
   DType compute_dtype(int parameter) const;
+  /// Of one parameter; frozen: its compute dtype.
   DType master_dtype(int parameter) const;
-  Stream& compute_stream() const;
+  Stream& compute_stream() const;  // where the user's kernels run
 
-  void begin_micro_step(const MicroStepOptions& options);
-  Elements micro_batch(int index, int count) const;
+  void begin_micro_step(const MicroStepOptions& options);  // Sharder::micro_step
+  Elements micro_batch(int index, int count) const;        // Sharder::micro_batch
+  /// Before the user's function: the module is whole on the compute stream.
   void enter(Phase phase, int module);
   /// `completed` is false when the user's function threw.
   void leave(Phase phase, int module, bool completed);
 
+  /// Sharder::gather.
   void hold(int module);
+  /// Ends hold().
   void release(int module) noexcept;
-  void prefetch(int module);
-  void open_gradients(int module);
-  void reduce(int module);
-  void discard_step();
+  void prefetch(int module);        // Sharder::prefetch
+  void open_gradients(int module);  // Sharder::gradients
+  void reduce(int module);          // Sharder::reduce
+  void discard_step();              // Sharder::discard_step
 
+  /// Sharder::step; the number to wait() for.
   std::int64_t step(const StepOptions& options);
-  StepReport wait(std::int64_t step);
-  void set_optimizer(const Optimizer& optimizer);
-  const float* loss_scale() const;
+  StepReport wait(std::int64_t step);              // PendingReport::wait
+  void set_optimizer(const Optimizer& optimizer);  // Sharder::set_optimizer
+  const float* loss_scale() const;                 // Sharder::loss_scale, in device memory
 
   /// Addresses of a parameter for a call of `module`; throw UsageError when it is not part of that
   /// module or not whole.
   std::byte* weights(int parameter, int module) const;
+  /// The same of its gradient; also throws for a frozen parameter.
   std::byte* gradient(int parameter, int module) const;
+  /// Of a registered buffer.
   std::byte* buffer(int buffer) const;
 
-  void initialize(const Initializer& initializer);
+  void initialize(const Initializer& initializer);  // Sharder::initialize
+  /// The same of one parameter.
   void initialize(int parameter, const Initializer& initializer);
   /// `source` has all elements of the parameter; each rank takes what it owns.
   void assign(int parameter, const void* source, DType dtype);
   /// The same from `root`, which broadcasts; the others' source is not read.
   void assign_from(Rank root, int parameter, const void* source, DType dtype);
-  LocalShard local(int parameter) const;
+  LocalShard local(int parameter) const;  // Sharder::local
+  /// Collective: the module's units, whole, in master precision.
   Summoned summon(int module);
   /// Takes this rank's slices of the summoned values as new parameters.
   void write_back(const Summoned& summoned);
+  /// Blocks the host until everything issued is done.
   void synchronize();
   /// Copies device memory to the host, after all that was issued; blocks the host.
   void read(const void* source, void* destination, Bytes bytes);
@@ -128,8 +146,8 @@ class Engine {
   /// In place of those, until the next set_optimizer(); throws UsageError for another number of
   /// groups or another functor type.
   void set_group_optimizers(const std::vector<Optimizer>& optimizers);
-  const Options& options() const;
-  Communicator& communicator() const;
+  const Options& options() const;      // as given
+  Communicator& communicator() const;  // as given
 
   /// The most elements that were ever gathered at once on this rank, units prefetched included.
   Elements peak_gathered_elements() const;

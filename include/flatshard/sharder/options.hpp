@@ -46,18 +46,20 @@ enum class BackwardPrefetch {
 /// slices; never block. Not called where nothing is trainable.
 using NormHook = std::function<void(double* measure, NormKind kind, StreamRef stream)>;
 
+/// No cap.
 inline constexpr Elements unlimited_elements = std::numeric_limits<Elements>::max();
 
+/// Run-time options; a table of what they are elsewhere is in the documentation.
 struct Options {
   double max_grad_norm = 0;       // clip the norm of the mean gradient to this; 0: off
   NormKind norm = NormKind::Two;  // the norm that is clipped and reported
   int max_micro_steps = 1;  // the most micro-steps a step may have; sizes partial sums in the Plan
-  Accumulation accumulation = Accumulation::Running;
-  std::optional<ReduceMoment> reduce_moment = {};  // none: the strategy's default
+  Accumulation accumulation = Accumulation::Running;  // of several micro-steps
+  std::optional<ReduceMoment> reduce_moment = {};     // none: the strategy's default
   int shard_group = 0;  // ranks per shard group; 0: largest power of two <= max(1, W/2) dividing W
-  WrapPolicy wrap = wrap::each_module();
-  int prefetch_forward = 1;  // units gathered ahead in forward
-  BackwardPrefetch prefetch_backward = BackwardPrefetch::Pre;
+  WrapPolicy wrap = wrap::each_module();                       // modules -> units
+  int prefetch_forward = 1;                                    // units gathered ahead in forward
+  BackwardPrefetch prefetch_backward = BackwardPrefetch::Pre;  // when
   Elements max_live_elements = unlimited_elements;  // most elements gathered at once on a rank
   Elements persistence_threshold = 0;  // parameters of at most so many elements stay whole
   OnNonFinite on_nonfinite = OnNonFinite::Error;  // without loss scaling

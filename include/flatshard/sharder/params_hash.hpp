@@ -19,6 +19,7 @@ std::uint64_t hash_bytes(std::uint64_t hash, const std::byte* data, Bytes bytes)
 /// host; gathers one module after the other, so it needs memory for the largest unit.
 std::uint64_t params_hash(Engine& engine);
 
+/// Of a Sharder.
 template <StrategyPolicy Strategy, PrecisionPolicy Precision, OffloadPolicy Offload>
 std::uint64_t params_hash(Sharder<Strategy, Precision, Offload>& trainer) {
   return params_hash(trainer.engine());

@@ -34,16 +34,17 @@ enum class Role {
   Control,        // step control, reports, norm values
   RegisteredData  // registered buffers of the model
 };
+/// Number of roles.
 inline constexpr int role_count = 13;
-std::string_view name_of(Role role);
+std::string_view name_of(Role role);  // as to_string(Plan) prints it
 
 /// A block of the arena.
 struct Block {
-  Role role = Role::Control;
-  int owner = -1;    // flat, unit, ring slot or buffer index, as the role says
-  int index = 0;     // which state or partial sum
-  Bytes offset = 0;  // in the arena
-  Bytes bytes = 0;
+  Role role = Role::Control;  // what it is for
+  int owner = -1;             // flat, unit, ring slot or buffer index, as the role says
+  int index = 0;              // which state or partial sum
+  Bytes offset = 0;           // in the arena
+  Bytes bytes = 0;            // its size
   friend bool operator==(const Block&, const Block&) = default;
 };
 
@@ -51,31 +52,32 @@ struct Block {
 /// is one fragment, so that canonical indices are contiguous; else runs may span padding, which
 /// every optimizer leaves zero.
 struct StepRun {
-  Elements offset = 0;  // in the slice
-  Elements count = 0;
+  Elements offset = 0;     // in the slice
+  Elements count = 0;      // elements
   Elements canonical = 0;  // of the first element
-  int group = 0;
+  int group = 0;           // of Options::groups
   friend bool operator==(const StepRun&, const StepRun&) = default;
 };
 
 /// A flat parameter: the parameters of one unit that share dtypes, gradient need, persistence and
 /// unused rule, one after the other, cut into equal slices over the shard group.
 struct Flat {
-  std::string label;  // "unit name/index": what collectives are named after
-  int unit = 0;
+  std::string label;            // "unit name/index": what collectives are named after
+  int unit = 0;                 // of Plan::units
   std::vector<int> parameters;  // of the model, ordered by hyper-parameter group, then model order
-  DType master, compute, reduce, accumulate, state;
-  bool requires_grad = true;
-  bool persistent = false;
+  DType master, compute, reduce, accumulate, state;  // of its roles
+  bool requires_grad = true;                         // false: frozen
+  bool persistent = false;                           // whole between uses, as a small parameter
+  /// As ModuleOptions says.
   bool skip_when_unused = false;
   ParametersWhole whole = ParametersWhole::Always;  // after persistence and group size are counted
-  FlatLayout layout;
-  Partition partition;
-  bool master_is_compute = false;  // one copy serves both roles
-  bool gradient_in_place = false;  // backward writes straight into the accumulated gradient
-  Bytes gather_offset = 0;         // in the ring slot of its unit
-  Bytes gradient_offset = 0;       // in the gradient slot of its unit
-  StepRow step_row;
+  FlatLayout layout;                                // parameters -> positions
+  Partition partition;                              // positions -> slices
+  bool master_is_compute = false;                   // one copy serves both roles
+  bool gradient_in_place = false;          // backward writes straight into the accumulated gradient
+  Bytes gather_offset = 0;                 // in the ring slot of its unit
+  Bytes gradient_offset = 0;               // in the gradient slot of its unit
+  StepRow step_row;                        // of its update
   std::vector<std::vector<StepRun>> runs;  // per rank of the shard group; frozen: none
   /// Without elements nothing is allocated, gathered or reduced.
   bool is_empty() const { return partition.padded() == 0; }
@@ -84,12 +86,13 @@ struct Flat {
 
 /// What is gathered together, as the engine sees it.
 struct UnitPlan {
-  std::string name;
-  std::vector<int> modules;
-  std::vector<int> flats;
-  int uses = 0;            // calls per phase of a micro-step that touch the unit
+  std::string name;          // as Unit
+  std::vector<int> modules;  // of the model
+  std::vector<int> flats;    // of Plan::flats
+  int uses = 0;              // calls per phase of a micro-step that touch the unit
   bool dedicated = false;  // lives across other units' calls: buffers of its own, kept for the step
   bool trainable = false;  // some flat has gradients
+  /// Of all its modules.
   bool backward_overwrites = false;
   Elements gathered_elements = 0;  // padded elements of its flats that are not always whole
   Bytes ring_bytes = 0;            // of its flats that are gathered per use, whole, compute dtype
@@ -101,7 +104,7 @@ struct UnitPlan {
 struct Traffic {
   std::string collective;  // all_gather, reduce_scatter, all_reduce
   std::string over;        // shard group, replicas, secondary group
-  int calls = 0;
+  int calls = 0;           // collectives
   Bytes bytes = 0;   // each rank must send, all calls together: sums of bytes_sent (comm/call.hpp)
   std::string what;  // parameters, gradients, norm
   friend bool operator==(const Traffic&, const Traffic&) = default;
@@ -109,45 +112,45 @@ struct Traffic {
 
 /// What make_plan is asked.
 struct PlanRequest {
-  StrategyTraits strategy = {};
-  PrecisionTraits precision = {};
-  OffloadTraits offload = {};
-  int world = 1;
-  int optimizer_states = 2;
+  StrategyTraits strategy = {};     // of the strategy policy
+  PrecisionTraits precision = {};   // of the precision policy
+  OffloadTraits offload = {};       // of the offload policy
+  int world = 1;                    // ranks
+  int optimizer_states = 2;         // of each element
   bool canonical_reduction = true;  // the communicator's sums follow the tree T
   friend bool operator==(const PlanRequest&, const PlanRequest&) = default;
 };
 
 /// Equal on every rank; equal Plans are carried out alike.
 struct Plan {
-  PlanRequest request;
-  int world = 1;
+  PlanRequest request;      // what was asked
+  int world = 1;            // W: ranks
   int shard_group = 1;      // G: ranks that share one copy of everything sharded
   int replicas = 1;         // W / G
   int secondary_group = 1;  // ranks that share one second shard; 1: whole on every rank, or none
-  ReduceMoment moment = ReduceMoment::Micro;
-  int max_micro_steps = 1;
-  Accumulation accumulation = Accumulation::Running;
-  int partial_sums = 0;  // floor(log2 max_micro_steps) under tree accumulation
-  int gather_slots = 0;  // ring slots, each of gather_slot_bytes
-  Bytes gather_slot_bytes = 0;
-  int gradient_slots = 0;
-  Bytes gradient_slot_bytes = 0;
-  Bytes landing_bytes = 0;  // scratch: a reduced slice before it is added
-  Bytes wide_bytes = 0;     // scratch: a slice summed inside the group, before the replicas
-  int norm_leaves = 0;      // the most leaves any rank sums
-  int norm_passes = 1;      // 2: fp64 gradients, whose squares may overflow although all are finite
-  std::vector<UnitPlan> units;
-  std::vector<Flat> flats;
-  std::vector<int> unit_of_module;
+  ReduceMoment moment = ReduceMoment::Micro;          // when gradients are reduced
+  int max_micro_steps = 1;                            // the most a step may have
+  Accumulation accumulation = Accumulation::Running;  // of several micro-steps
+  int partial_sums = 0;           // floor(log2 max_micro_steps) under tree accumulation
+  int gather_slots = 0;           // ring slots, each of gather_slot_bytes
+  Bytes gather_slot_bytes = 0;    // of the largest unit
+  int gradient_slots = 0;         // ring slots of gradients that backward writes
+  Bytes gradient_slot_bytes = 0;  // of the largest unit
+  Bytes landing_bytes = 0;        // scratch: a reduced slice before it is added
+  Bytes wide_bytes = 0;           // scratch: a slice summed inside the group, before the replicas
+  int norm_leaves = 0;            // the most leaves any rank sums
+  int norm_passes = 1;  // 2: fp64 gradients, whose squares may overflow although all are finite
+  std::vector<UnitPlan> units;                  // what is gathered together
+  std::vector<Flat> flats;                      // what is one collective
+  std::vector<int> unit_of_module;              // per module: its unit
   std::vector<std::vector<int>> units_of_call;  // per module: units its calls touch
-  std::vector<int> flat_of_parameter;
-  std::vector<int> slot_of_parameter;  // position within its flat
-  CanonicalIndex canonical{{}};
-  NormPlan norm;  // over the ranks of one shard group
-  std::vector<Block> blocks;
-  Bytes arena_bytes = 0;
-  std::vector<std::string> promises;  // what is promised of the bits, in words
+  std::vector<int> flat_of_parameter;           // per parameter: its flat
+  std::vector<int> slot_of_parameter;           // position within its flat
+  CanonicalIndex canonical{{}};                 // of the model
+  NormPlan norm;                                // over the ranks of one shard group
+  std::vector<Block> blocks;                    // of the arena, in order of offset
+  Bytes arena_bytes = 0;                        // all that is allocated
+  std::vector<std::string> promises;            // what is promised of the bits, in words
 
   /// Bytes of all blocks of a role, on every rank.
   Bytes bytes(Role role) const;

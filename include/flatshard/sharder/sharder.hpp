@@ -25,10 +25,12 @@ class Sharder {
   static_assert(CheckedRules<Strategy, Precision, Offload>::value);
 
  public:
-  using strategy_type = Strategy;
-  using precision_type = Precision;
-  using offload_type = Offload;
+  using strategy_type = Strategy;    // the policy
+  using precision_type = Precision;  // the policy
+  using offload_type = Offload;      // the policy
+  /// Element of summoned parameters.
   using master_type = typename Precision::master;
+  /// Element of weights and gradients.
   using compute_type = typename Precision::compute;
 
   /// What make_plan is asked for this type.
@@ -58,9 +60,9 @@ class Sharder {
                              communicator.canonical_reduction()),
                 options) {}
 
-  const Plan& plan() const { return engine_.plan(); }
-  const Model& model() const { return engine_.model(); }
-  Engine& engine() { return engine_; }
+  const Plan& plan() const { return engine_.plan(); }     // what is carried out
+  const Model& model() const { return engine_.model(); }  // a copy of yours
+  Engine& engine() { return engine_; }                    // untyped core
 
   // Parameters ------------------------------------------------------------------------------------
 
@@ -68,6 +70,7 @@ class Sharder {
   /// or one. Random initializers give parameters of one model different values: they are keyed by
   /// the canonical index.
   void initialize(const Initializer& initializer) { engine_.initialize(initializer); }
+  /// The same for one parameter.
   void initialize(Parameter parameter, const Initializer& initializer) {
     engine_.initialize(parameter.index, initializer);
   }

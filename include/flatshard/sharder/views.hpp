@@ -26,6 +26,7 @@ TensorRef<Element> typed_view(std::byte* data, const ParameterSpec& parameter, D
 template <class Compute>
 class Weights {
  public:
+  /// Made by the Sharder.
   Weights(const Engine& engine, int module) : engine_(&engine), module_(module) {}
 
   /// The parameter, row-major, in its declared shape. Throws UsageError when it is not part of the
@@ -50,11 +51,13 @@ class Weights {
 template <class Compute>
 class Gradients {
  public:
+  /// Made by the Sharder.
   Gradients(const Engine& engine, int module) : engine_(&engine), module_(module) {}
 
   /// The gradient in its parameter's shape. Throws UsageError as Weights does, and for a frozen
   /// one.
   TensorRef<Compute> operator[](Parameter parameter) const { return get<Compute>(parameter); }
+  /// The same for a parameter whose compute dtype differs from the policy's.
   template <class Element>
   TensorRef<Element> get(Parameter parameter) const {
     std::byte* data = engine_->gradient(parameter.index, module_);
@@ -71,10 +74,14 @@ class Gradients {
 template <class Master>
 class FullParameters {
  public:
+  /// Made by the Sharder.
   FullParameters(const Engine& engine, const Summoned& summoned)
       : engine_(&engine), summoned_(&summoned) {}
 
+  /// The parameter, row-major, in its declared shape. Throws UsageError when it was not summoned or
+  /// has another master dtype.
   TensorRef<Master> operator[](Parameter parameter) const { return get<Master>(parameter); }
+  /// The same for a parameter whose master dtype differs from the policy's.
   template <class Element>
   TensorRef<Element> get(Parameter parameter) const {
     const ParameterSpec& spec = engine_->parameter_spec(parameter.index);
@@ -94,9 +101,12 @@ class FullParameters {
 template <class Compute>
 class Gathered {
  public:
+  /// Made by Sharder::gather.
   Gathered(Engine& engine, int module) : engine_(&engine), module_(module) { engine.hold(module); }
+  /// Leaves the other empty.
   Gathered(Gathered&& other) noexcept
       : engine_(std::exchange(other.engine_, nullptr)), module_(other.module_) {}
+  /// Releases what it held.
   Gathered& operator=(Gathered&& other) noexcept {
     if (this != &other) {
       release();
@@ -107,7 +117,9 @@ class Gathered {
   }
   ~Gathered() { release(); }
 
+  /// All parameters of the module.
   Weights<Compute> weights() const { return {*engine_, module_}; }
+  /// One of them.
   TensorRef<const Compute> operator[](Parameter parameter) const { return weights()[parameter]; }
   /// Lets go before the destructor would.
   void release() noexcept {
@@ -123,8 +135,9 @@ class Gathered {
 /// Sharder must outlive this.
 class PendingReport {
  public:
+  /// Made by Sharder::step.
   PendingReport(Engine& engine, std::int64_t step) : engine_(&engine), step_(step) {}
-  std::int64_t step() const { return step_; }
+  std::int64_t step() const { return step_; }  // its number, 1 for the first
   /// Blocks the host until the step is done on this rank. Throws what was an error in it, once
   /// (NonFiniteError; UsageError for a bad divisor), what made a stream fail, and UsageError when
   /// the report is no longer kept.

@@ -138,9 +138,11 @@ FLATSHARD_INLINE __device__ float widen_in_hardware(std::uint16_t bits) {
 
 /// Exact.
 FLATSHARD_INLINE FLATSHARD_HOST_DEVICE float to_float(float value) { return value; }
+/// Exact.
 FLATSHARD_INLINE FLATSHARD_HOST_DEVICE float to_float(Bf16 value) {
   return bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16);
 }
+/// Exact.
 FLATSHARD_INLINE FLATSHARD_HOST_DEVICE float to_float(Half value) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   return detail::widen_in_hardware(value.bits);
@@ -148,9 +150,11 @@ FLATSHARD_INLINE FLATSHARD_HOST_DEVICE float to_float(Half value) {
   return detail::widen<detail::HalfFormat>(value.bits);
 #endif
 }
+/// Exact.
 FLATSHARD_INLINE FLATSHARD_HOST_DEVICE float to_float(Float8E4M3 value) {
   return detail::widen<detail::E4M3Format>(value.bits);
 }
+/// Exact.
 FLATSHARD_INLINE FLATSHARD_HOST_DEVICE float to_float(Float8E5M2 value) {
   return detail::widen<detail::E5M2Format>(value.bits);
 }

@@ -9,6 +9,7 @@
 
 namespace flatshard {
 
+/// The element types of tensors and files.
 enum class DType : std::uint8_t {
   Float64,
   Float32,
@@ -24,26 +25,30 @@ enum class DType : std::uint8_t {
 };
 
 // Storage types: bits only, arithmetic goes through float (tensor/convert.hpp).
+/// Brain float: sign, 8 bits of exponent, 7 of fraction.
 struct Bf16 {
-  std::uint16_t bits;
+  std::uint16_t bits;                                      // as in memory
   friend constexpr bool operator==(Bf16, Bf16) = default;  // equality of bits
 };
+/// IEEE binary16: sign, 5 bits of exponent, 10 of fraction.
 struct Half {
-  std::uint16_t bits;
+  std::uint16_t bits;  // as in memory
   friend constexpr bool operator==(Half, Half) = default;
 };
+/// OCP fp8 with 4 bits of exponent, 3 of fraction, no infinity. Storage only.
 struct Float8E4M3 {
-  std::uint8_t bits;
+  std::uint8_t bits;  // as in memory
   friend constexpr bool operator==(Float8E4M3, Float8E4M3) = default;
 };
+/// OCP fp8 with 5 bits of exponent, 2 of fraction. Storage only.
 struct Float8E5M2 {
-  std::uint8_t bits;
+  std::uint8_t bits;  // as in memory
   friend constexpr bool operator==(Float8E5M2, Float8E5M2) = default;
 };
 
 /// One row of the table.
 struct DTypeInfo {
-  DType dtype;
+  DType dtype;                   // of this row
   std::string_view name;         // as in messages and options
   Bytes bytes;                   // of one element
   bool floating;                 // may be a trainable parameter's dtype
@@ -51,6 +56,7 @@ struct DTypeInfo {
   std::string_view nccl;         // ncclDataType_t's enumerator
 };
 
+/// In the order of DType.
 inline constexpr std::array<DTypeInfo, 11> dtype_table{{
     {DType::Float64, "float64", 8, true, "F64", "ncclFloat64"},
     {DType::Float32, "float32", 4, true, "F32", "ncclFloat32"},
@@ -65,11 +71,15 @@ inline constexpr std::array<DTypeInfo, 11> dtype_table{{
     {DType::Bool, "bool", 1, false, "BOOL", "ncclUint8"},
 }};
 
+/// The row of a dtype.
 constexpr const DTypeInfo& info(DType dtype) {
   return dtype_table[static_cast<std::size_t>(dtype)];
 }
+/// Bytes of one element.
 constexpr Bytes size_of(DType dtype) { return info(dtype).bytes; }
+/// As in messages and options: "bfloat16".
 constexpr std::string_view name_of(DType dtype) { return info(dtype).name; }
+/// May be the dtype of a trainable parameter.
 constexpr bool is_floating(DType dtype) { return info(dtype).floating; }
 
 namespace detail {

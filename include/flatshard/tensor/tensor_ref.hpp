@@ -20,12 +20,16 @@ constexpr Elements numel_of(std::span<const std::int64_t> shape) {
 template <class Element>
 class TensorRef {
  public:
+  /// Views `data`, row-major, of this shape; both must outlive the view.
   TensorRef(Element* data, std::span<const std::int64_t> shape) : data_(data), shape_(shape) {}
-  Element* data() const { return data_; }
+  Element* data() const { return data_; }  // first element
+  /// Dimensions, outermost first.
   std::span<const std::int64_t> shape() const { return shape_; }
-  Elements numel() const { return numel_of(shape_); }
+  Elements numel() const { return numel_of(shape_); }  // elements
+  /// All elements in row-major order.
   std::span<Element> flat() const { return {data_, static_cast<std::size_t>(numel())}; }
-  Element& operator[](Elements index) const { return data_[index]; }
+  Element& operator[](Elements index) const { return data_[index]; }  // row-major position
+  /// The dtype of Element.
   static constexpr DType dtype() { return dtype_of<std::remove_const_t<Element>>; }
 
  private:
