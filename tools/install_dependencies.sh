@@ -3,6 +3,7 @@
 # Does nothing, and needs no network, when everything is there. Asks no questions.
 #
 #   bash tools/install_dependencies.sh [full]     full: also what tests/run.sh full needs (clang, sanitizers)
+#   bash tools/install_dependencies.sh docs       what tools/build_docs.sh needs, and nothing else
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 source "$root/tools/toolchain.sh"
@@ -24,6 +25,12 @@ has_file() { compgen -G "$1"; }
 
 find_missing() {
   packages=()
+  if [ "$mode" = docs ]; then
+    missing doxygen command -v doxygen
+    missing python3 command -v python3
+    missing python3-venv python3 -c 'import ensurepip, venv'
+    return
+  fi
   missing g++ command -v g++
   missing git command -v git
   missing ninja-build command -v ninja
@@ -33,6 +40,7 @@ find_missing() {
   missing libfmt-dev pkg-config --exists fmt
   missing nlohmann-json3-dev pkg-config --exists nlohmann_json
   missing libcli11-dev pkg-config --exists CLI11
+  missing libyaml-cpp-dev pkg-config --exists yaml-cpp
   missing libbenchmark-dev pkg-config --exists benchmark
   missing doctest-dev has_file '/usr/*include/doctest/doctest.h'
   if command -v g++ >/dev/null && [ "$(compiler_major)" -lt "$needed_gcc" ]; then
@@ -82,10 +90,19 @@ install_meson() {
   new_enough_meson || fail "meson is still older than $needed_meson."
 }
 
+# Sphinx and its parts, in .venv.
+install_sphinx() {
+  "$root/.venv/bin/python" -c 'import breathe, furo, sphinx' 2>/dev/null && return
+  echo "install_dependencies: installing what docs/requirements.txt names"
+  python3 -m venv "$root/.venv" &&
+    "$root/.venv/bin/python" -m pip install -q --disable-pip-version-check -r "$root/docs/requirements.txt" ||
+    fail "could not install what docs/requirements.txt names; install it into .venv and start again."
+}
+
 mode=${1:-}
 find_missing
 [ ${#packages[@]} -eq 0 ] || install_packages
-install_meson
+if [ "$mode" = docs ]; then install_sphinx; else install_meson; fi
 source "$root/tools/toolchain.sh"
 installed=("${packages[@]}")
 find_missing

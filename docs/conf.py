@@ -1,0 +1,28 @@
+"""Sphinx: the pages of this folder and the reference that make_reference.py writes, as HTML."""
+import logging
+import os
+
+project = "flatshard"
+copyright = "the flatshard authors, Apache-2.0"
+extensions = ["breathe"]
+html_theme = "furo"
+html_title = "flatshard"
+html_copy_source = False
+html_show_sphinx = False
+exclude_patterns = ["requirements.txt"]
+primary_domain = "cpp"
+highlight_language = "c++"
+default_role = "cpp:any"
+
+breathe_projects = {"flatshard": os.environ.get("FLATSHARD_XML", "../build-docs/xml")}
+breathe_default_project = "flatshard"
+breathe_show_include = False
+breathe_default_members = ("members",)
+
+
+def is_no_reopened_namespace(record):
+    """Every header opens the namespaces anew; Sphinx takes that for a second declaration."""
+    return "Declaration is '.. cpp:type:: flatshard" not in record.getMessage()
+
+
+logging.getLogger("sphinx.sphinx.domains.cpp").addFilter(is_no_reopened_namespace)
