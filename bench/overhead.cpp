@@ -98,7 +98,7 @@ int main() {
   flatshard::HostDevice device;
   flatshard::Solo communicator(device.kernels());
   const auto sharded = trainer_type<flatshard::precision::Full<float>>(options.strategy)
-                           .make(communicator, *setup, device);
+                           .make(communicator, *setup, device, nullptr);
   sharded->initialize();
   PlainTrainer plain(
       options.model,
