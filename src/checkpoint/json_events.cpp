@@ -114,9 +114,10 @@ class Events {
     return handler_;
   }
 
-  // A number ends where the byte behind it has been read.
+  // A number ends with a digit; the byte behind it, when there is one, has been read too.
   JsonHandler& behind_number() {
-    handler_.offset = offset() - (reached_ != text_.data() + text_.size());
+    const char last = *(reached_ - 1);
+    handler_.offset = offset() - (last < '0' || last > '9');
     return handler_;
   }
 

@@ -124,7 +124,8 @@ TEST_CASE("every set of files of the corpus gets its verdict") {
   for (const CorpusCase& row : cases) {
     CAPTURE(row.path);
     std::size_t warnings = 0;
-    CHECK(verdict_of([&] { warnings = TensorSet::open(row.path).warnings().size(); }) == row.strict);
+    CHECK(verdict_of([&] { warnings = TensorSet::open(row.path).warnings().size(); }) ==
+          row.strict);
     CHECK(warnings == row.warnings);
   }
 }
