@@ -54,7 +54,7 @@ ScaleState& state(Manifest& manifest) { return manifest.loss_scaler->state; }
 
 constexpr const char *text = "a string", *integer = "an integer", *real = "a number",
                      *truth = "true or false", *digest = "eight hexadecimal digits",
-                     *object = "an object", *list = "a list";
+                     *an_object = "an object", *a_list = "a list";
 
 constexpr ManifestMember scalar(Place in, std::string_view key, const char* expects,
                                 bool (*store)(Manifest&, JsonScalar&)) {
@@ -83,15 +83,15 @@ constexpr ManifestMember members[] = {
        m.seed = v.whole;
        return v.kind == V::Kind::Unsigned;
      }},
-    whole(Place::Root, "loss_scaler", object, Place::Scaler, false),
-    whole(Place::Root, "optimizer", object, Place::Optimizer, false),
-    whole(Place::Root, "ties", object, Place::Ties),
-    whole(Place::Root, "user", object, Place::User),
-    whole(Place::Root, "files", list, Place::Files),
+    whole(Place::Root, "loss_scaler", an_object, Place::Scaler, false),
+    whole(Place::Root, "optimizer", an_object, Place::Optimizer, false),
+    whole(Place::Root, "ties", an_object, Place::Ties),
+    whole(Place::Root, "user", an_object, Place::User),
+    whole(Place::Root, "files", a_list, Place::Files),
     scalar(Place::Root, "crc32c", digest, [](M&, V& v) { return v.hexadecimal().has_value(); }),
 
-    whole(Place::Scaler, "settings", object, Place::Settings),
-    whole(Place::Scaler, "state", object, Place::State),
+    whole(Place::Scaler, "settings", an_object, Place::Settings),
+    whole(Place::Scaler, "state", an_object, Place::State),
     scalar(Place::Settings, "rule", "\"constant\", \"torch\" or \"deepspeed\"",
            [](M& m, V& v) { return store(settings(m).rule, v); }),
     scalar(Place::Settings, "initial", real,
@@ -120,11 +120,11 @@ constexpr ManifestMember members[] = {
     scalar(Place::State, "left", integer, [](M& m, V& v) { return store(state(m).left, v); }),
 
     scalar(Place::Optimizer, "name", text, [](M& m, V& v) { return store(m.optimizer->name, v); }),
-    whole(Place::Optimizer, "states", list, Place::States),
-    whole(Place::Optimizer, "groups", list, Place::Groups),
+    whole(Place::Optimizer, "states", a_list, Place::States),
+    whole(Place::Optimizer, "groups", a_list, Place::Groups),
     scalar(Place::Optimizer, "time", integer,
            [](M& m, V& v) { return store(m.optimizer->time, v); }),
-    whole(Place::Optimizer, "times", object, Place::Times),
+    whole(Place::Optimizer, "times", an_object, Place::Times),
 
     scalar(Place::File, "name", text, [](M& m, V& v) { return store(file(m).name, v); }),
     scalar(Place::File, "bytes", integer, [](M& m, V& v) { return store(file(m).bytes, v); }),
@@ -132,10 +132,10 @@ constexpr ManifestMember members[] = {
            [](M& m, V& v) { return store(file(m).header_bytes, v); }),
     scalar(Place::File, "header_crc32c", digest,
            [](M& m, V& v) { return store_digest(file(m).header_crc32c, v); }),
-    whole(Place::File, "tensors", list, Place::Tensors),
+    whole(Place::File, "tensors", a_list, Place::Tensors),
     scalar(Place::Tensor, "name", text, [](M& m, V& v) { return store(tensor(m).name, v); }),
     scalar(Place::Tensor, "dtype", text, [](M& m, V& v) { return store(tensor(m).dtype, v); }),
-    whole(Place::Tensor, "shape", list, Place::Shape),
+    whole(Place::Tensor, "shape", a_list, Place::Shape),
     scalar(Place::Tensor, "crc32c", digest,
            [](M& m, V& v) { return store_digest(tensor(m).crc32c, v); }),
 };

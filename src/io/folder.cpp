@@ -108,8 +108,7 @@ File Folder::open_or_create_file(const std::string& name) const {
 }
 
 Folder Folder::open_folder(const std::string& name) const {
-  return Folder(open_entry("open folder", name, as_folder | O_NOFOLLOW), path_of(name),
-                *operations_);
+  return Folder(open_entry("open folder", name, as_folder), path_of(name), *operations_);
 }
 
 Folder Folder::create_folder(const std::string& name) const {
