@@ -1,0 +1,61 @@
+// What a JSON or YAML file says, as one kind of tree. Maps keep the order of the file and have no
+// key twice.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace flatshard_tool {
+
+struct Value;
+using List = std::vector<Value>;
+using Map = std::vector<std::pair<std::string, Value>>;
+
+struct Value {
+  std::variant<std::monostate, bool, std::int64_t, double, std::string, List, Map> data;
+
+  Value() = default;
+  Value(bool value) : data(value) {}                           // NOLINT: implicit by design
+  Value(int value) : data(std::int64_t{value}) {}              // NOLINT
+  Value(std::int64_t value) : data(value) {}                   // NOLINT
+  Value(double value) : data(value) {}                         // NOLINT
+  Value(const char* value) : data(std::string(value)) {}       // NOLINT
+  Value(std::string value) : data(std::move(value)) {}         // NOLINT
+  Value(std::string_view value) : data(std::string(value)) {}  // NOLINT
+  Value(List value) : data(std::move(value)) {}                // NOLINT
+  Value(Map value) : data(std::move(value)) {}                 // NOLINT
+
+  bool is_null() const { return std::holds_alternative<std::monostate>(data); }
+  const bool* boolean() const { return std::get_if<bool>(&data); }
+  const std::int64_t* integer() const { return std::get_if<std::int64_t>(&data); }
+  const double* number() const { return std::get_if<double>(&data); }
+  const std::string* text() const { return std::get_if<std::string>(&data); }
+  const List* list() const { return std::get_if<List>(&data); }
+  const Map* map() const { return std::get_if<Map>(&data); }
+  friend bool operator==(const Value&, const Value&) = default;
+};
+
+/// The entry of that key; nullptr when there is none.
+const Value* find(const Map& map, std::string_view key);
+
+/// On one line, for messages: JSON.
+std::string to_string(const Value& value);
+
+/// The text of `source` (a name for messages), a JSON document. Throws RequestError with line and
+/// column on bad syntax, a key that is given twice, more than 100 levels, a number that is too
+/// large.
+Value parse_json(std::string_view text, const std::string& source);
+/// The same for one YAML document (Accelerate's dialect, YAML 1.1: yes, no, on, off are booleans).
+/// Throws RequestError also when this program was built without a YAML parser.
+Value parse_yaml(std::string_view text, const std::string& source);
+
+/// Indented by two, with a newline at the end.
+std::string write_json(const Value& value);
+/// Block style, with a newline at the end; what YAML would read as another type is quoted.
+std::string write_yaml(const Value& value);
+
+}  // namespace flatshard_tool
