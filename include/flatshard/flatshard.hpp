@@ -64,11 +64,15 @@
 
 #include <flatshard/comm/call.hpp>
 #include <flatshard/comm/communicator.hpp>
+#include <flatshard/comm/control_channel.hpp>
 #include <flatshard/comm/decorator.hpp>
 #include <flatshard/comm/faulty.hpp>
+#include <flatshard/comm/nccl.hpp>
 #include <flatshard/comm/recording.hpp>
+#include <flatshard/comm/rendezvous.hpp>
 #include <flatshard/comm/solo.hpp>
 #include <flatshard/comm/threads.hpp>
+#include <flatshard/comm/world_from_env.hpp>
 
 #include <flatshard/policy/aliases.hpp>
 #include <flatshard/policy/offload.hpp>

@@ -64,6 +64,10 @@ class IoError;
 class Communicator;
 class Solo;
 class ThreadWorld;
+class ControlChannel;
+class NcclWorld;
+class ProcessWorld;
+struct LaunchEnvironment;
 class RecordingCommunicator;
 class FaultyCommunicator;
 

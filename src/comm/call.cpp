@@ -38,6 +38,27 @@ Bytes bytes_sent(const CollectiveCall& call, Rank rank, int size) {
   return 0;
 }
 
+Elements detail::exchange_slice(Elements count, int size) {
+  constexpr Elements line = 64;
+  return round_up(ceil_div(count, size), line);
+}
+
+// Below, one exchange is faster than two: both are latency, a few microseconds each.
+bool detail::is_small_exchange(const CollectiveCall& call, int size) {
+  constexpr Bytes small = 64 * 1024;  // bytes that a rank receives
+  return call.operation == Operation::AllReduce &&
+         call.count * size_of(call.contribution) * size <= small;
+}
+
+Bytes detail::exchange_bytes(const CollectiveCall& call, int size) {
+  const bool sums =
+      call.operation == Operation::ReduceScatter || call.operation == Operation::AllReduce;
+  if (!sums || size == 1) return 0;
+  const bool whole = call.operation == Operation::ReduceScatter || is_small_exchange(call, size);
+  const Elements part = whole ? call.count : exchange_slice(call.count, size);
+  return (size - 1) * round_up(part * size_of(call.contribution), exchange_alignment);
+}
+
 void detail::expect_valid(const CollectiveCall& call, int size) {
   FLATSHARD_EXPECTS(call.count >= 0, to_string(call) + ": the count is negative");
   FLATSHARD_EXPECTS(call.root >= 0 && call.root < size,

@@ -30,6 +30,7 @@ void Solo::broadcast(std::string_view label, void*, Elements count, DType dtype,
 
 std::unique_ptr<Communicator> Solo::split(int, int) {
   check();
+  if (device_ != nullptr) return std::make_unique<Solo>(*device_);
   return std::make_unique<Solo>(kernels_);
 }
 

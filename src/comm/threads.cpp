@@ -57,6 +57,7 @@ class ThreadCommunicator final : public Communicator {
   int size() const override { return group_->size(); }
   std::span<const Rank> members() const override { return group_->members(); }
   bool canonical_reduction() const override { return true; }
+  bool any_thread() const override { return true; }
 
   void all_gather(std::string_view label, const void* send, void* receive, Elements count,
                   DType dtype, StreamRef stream) override {

@@ -12,8 +12,10 @@ namespace flatshard {
 
 namespace {
 
-Device& chosen_device(const Options& options, std::unique_ptr<Device>& own) {
+Device& chosen_device(const Communicator& communicator, const Options& options,
+                      std::unique_ptr<Device>& own) {
   if (options.device != nullptr) return *options.device;
+  if (communicator.device() != nullptr) return *communicator.device();
   own = std::make_unique<HostDevice>();
   return *own;
 }
@@ -32,7 +34,8 @@ Engine::Parts::Parts(Communicator& communicator, const Model& described, const O
     : model(described),
       options(chosen),
       runtime(communicator, checked_plan(model, request, optimizer, options),
-              chosen_device(options, own_device), options.compute_stream, options.memory),
+              chosen_device(communicator, options, own_device), options.compute_stream,
+              options.memory),
       agreed((detail::expect_agreement(runtime, model, optimizer, options), Agreed{})),
       gatherer(runtime, options.max_live_elements),
       reducer(runtime),

@@ -32,6 +32,7 @@ std::string_view name_of(Role role) {
                                                            "gradient ring",
                                                            "gradient of a unit",
                                                            "reduce scratch",
+                                                           "exchange",
                                                            "control",
                                                            "registered buffers"};
   return names[static_cast<std::size_t>(role)];

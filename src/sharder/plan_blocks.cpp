@@ -1,3 +1,7 @@
+#include <flatshard/comm/call.hpp>
+
+#include <algorithm>
+
 #include "plan_arena.hpp"
 
 namespace flatshard::detail {
@@ -45,6 +49,29 @@ void add_flat_blocks(Arena& arena, const Plan& plan) {
   }
 }
 
+Bytes exchange_of(const Plan& plan, const Flat& flat) {
+  const auto sum = [&flat](Operation operation, DType contribution, int size) {
+    return exchange_bytes({operation, {}, flat.partition.slice(), contribution}, size);
+  };
+  const DType contribution = contribution_of(flat, plan.moment);
+  const bool split = plan.shard_group > 1;
+  const DType partial = split ? wide_of(contribution) : contribution;
+  Bytes bytes = std::max(sum(Operation::ReduceScatter, contribution, plan.shard_group),
+                         sum(Operation::AllReduce, partial, plan.replicas));
+  if (plan.moment == ReduceMoment::ReplicaBoundary)
+    bytes = std::max(bytes, sum(Operation::AllReduce, flat.accumulate, plan.replicas));
+  return bytes;
+}
+
+/// Of the largest sum over ranks: all sums run on one stream.
+Bytes largest_exchange(const Plan& plan) {
+  if (!plan.request.needs_scratch) return 0;
+  Bytes bytes = 0;
+  for (const Flat& flat : plan.flats)
+    if (flat.requires_grad) bytes = std::max(bytes, exchange_of(plan, flat));
+  return bytes;
+}
+
 void add_ring_blocks(Arena& arena, const Plan& plan) {
   arena.begin_group();
   for (int slot = 0; slot < plan.gather_slots; ++slot)
@@ -56,6 +83,7 @@ void add_ring_blocks(Arena& arena, const Plan& plan) {
       arena.add(Role::GradientUnit, unit, 0, at(plan.units, unit).gradient_bytes);
   arena.add(Role::Scratch, 0, 0, plan.landing_bytes);
   arena.add(Role::Scratch, 1, 0, plan.wide_bytes);
+  arena.add(Role::Exchange, 0, 0, largest_exchange(plan));
 }
 
 void add_control_blocks(Arena& arena, const Plan& plan) {

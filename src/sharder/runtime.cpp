@@ -41,11 +41,17 @@ Runtime::Runtime(Communicator& world_communicator, Plan made_plan, Device& on, S
       secondary(own_secondary_ ? *own_secondary_ : world_communicator) {
   for (int index = 0; index < static_cast<int>(plan.flats.size()); ++index)
     flats.push_back(locate(index));
+  if (const Block* exchange = plan.block(Role::Exchange, 0))
+    for (Communicator* communicator : {&shard, &replicas})
+      communicator->lend_scratch(address(Role::Exchange, 0), exchange->bytes);
   kernels.zero(arena_.data(), plan.arena_bytes, reduce);
   reduce.synchronize();
 }
 
-Runtime::~Runtime() { drain(); }
+Runtime::~Runtime() {
+  drain();
+  for (Communicator* communicator : {&shard, &replicas}) communicator->lend_scratch(nullptr, 0);
+}
 
 void Runtime::drain() noexcept {
   for (Stream* stream : {&compute, &gather, &reduce}) {

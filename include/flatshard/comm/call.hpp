@@ -8,6 +8,7 @@
 
 namespace flatshard {
 
+/// What a Communicator is called for.
 enum class Operation { AllGather, ReduceScatter, AllReduce, Broadcast, Split, Synchronize };
 
 /// "all_gather", "reduce_scatter", ...: as the function of Communicator.
@@ -16,9 +17,9 @@ std::string_view name_of(Operation operation);
 /// One collective call. Count as the function takes it: of one rank's part for all_gather and
 /// reduce_scatter, of the whole for all_reduce and broadcast.
 struct CollectiveCall {
-  Operation operation;
-  std::string_view label = {};  // names the unit; not owned
-  Elements count = 0;
+  Operation operation;                // the function
+  std::string_view label = {};        // names the unit; not owned
+  Elements count = 0;                 // elements, of one part or of the whole
   DType contribution = DType::UInt8;  // dtype sent
   DType result = DType::UInt8;        // dtype received
   Rank root = 0;                      // of a broadcast
@@ -37,6 +38,16 @@ std::string to_string(const CollectiveCall& call);
 Bytes bytes_sent(const CollectiveCall& call, Rank rank, int size);
 
 namespace detail {
+
+/// How a sum by exchange cuts `count` elements among `size` ranks: the elements of one slice.
+Elements exchange_slice(Elements count, int size);
+/// Whether an all_reduce of that many bytes sends everything to everybody at once.
+bool is_small_exchange(const CollectiveCall& call, int size);
+/// Scratch of one rank for a sum in which ranks exchange contributions and sum them by T, in bytes:
+/// the others' contributions to what this rank sums, each padded to exchange_alignment. 0 for other
+/// calls and for one rank.
+Bytes exchange_bytes(const CollectiveCall& call, int size);
+inline constexpr Bytes exchange_alignment = 256;  // bytes
 
 /// Throws UsageError for a negative count or a root that is no rank of `size`.
 void expect_valid(const CollectiveCall& call, int size);

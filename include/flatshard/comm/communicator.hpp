@@ -10,6 +10,8 @@
 
 namespace flatshard {
 
+class Device;  // core/device.hpp
+
 /// A group of ranks that call the same collectives in the same order.
 ///
 /// Every collective only enqueues on `stream`; buffers must stay valid and untouched until the
@@ -24,12 +26,25 @@ class Communicator {
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  virtual Rank rank() const = 0;
-  virtual int size() const = 0;
+  virtual Rank rank() const = 0;  // of the caller, in this communicator
+  virtual int size() const = 0;   // number of ranks
   /// World ranks of the members, in this communicator's order: members()[rank()] is the caller.
   virtual std::span<const Rank> members() const = 0;
   /// True when sums are formed by the reduction tree T (DESIGN.md, One hash).
   virtual bool canonical_reduction() const = 0;
+  /// True when another thread than the one that made it may issue all calls of a communicator split
+  /// from this one, at any time: what saving in the background needs.
+  virtual bool any_thread() const { return false; }
+  /// The device whose memory the collectives take; null: host memory.
+  virtual Device* device() const { return nullptr; }
+  /// True when sums need scratch memory of the device: detail::exchange_bytes (comm/call.hpp) each.
+  virtual bool needs_scratch() const { return false; }
+  /// `memory` serves as scratch from now on, for sums that need no more than `bytes`; it must stay
+  /// as long as this communicator is used. Without it scratch is allocated when it is needed first.
+  virtual void lend_scratch(void* memory, Bytes bytes) {
+    static_cast<void>(memory);
+    static_cast<void>(bytes);
+  }
 
   /// receive[r * count + i] == send_of_rank_r[i]. In place when send == receive + rank() * count.
   virtual void all_gather(std::string_view label, const void* send, void* receive, Elements count,

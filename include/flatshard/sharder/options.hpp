@@ -70,7 +70,7 @@ struct Options {
   std::vector<GroupOptions> groups =
       std::vector<GroupOptions>(1);  // hyper-parameter groups, by ParameterOptions::group
   std::uint64_t seed = 0;            // of stochastic rounding
-  Device* device = nullptr;          // none: a host device of the Sharder's own
+  Device* device = nullptr;          // none: the communicator's, else a host device of its own
   Stream* compute_stream = nullptr;  // where your kernels run; none: the device's choice
   MemoryResource* memory = nullptr;  // of the device, for the arena; none: the device's own
   NormHook norm_hook = {};           // other parallel dimensions' part of the norm

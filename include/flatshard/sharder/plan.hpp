@@ -31,11 +31,12 @@ enum class Role {
   GradientRing,   // gradients that backward writes, of whichever unit is in use
   GradientUnit,   // the same for a dedicated unit
   Scratch,        // reduced slice before it is added
+  Exchange,       // other ranks' contributions to a sum, where the communicator needs such
   Control,        // step control, reports, norm values
   RegisteredData  // registered buffers of the model
 };
 /// Number of roles.
-inline constexpr int role_count = 13;
+inline constexpr int role_count = 14;
 std::string_view name_of(Role role);  // as to_string(Plan) prints it
 
 /// A block of the arena.
@@ -118,6 +119,7 @@ struct PlanRequest {
   int world = 1;                    // ranks
   int optimizer_states = 2;         // of each element
   bool canonical_reduction = true;  // the communicator's sums follow the tree T
+  bool needs_scratch = false;       // and it exchanges contributions to form them
   friend bool operator==(const PlanRequest&, const PlanRequest&) = default;
 };
 

@@ -35,13 +35,15 @@ class Sharder {
 
   /// What make_plan is asked for this type.
   static PlanRequest plan_request(int world, int optimizer_states,
-                                  bool canonical_reduction = true) {
+                                  bool canonical_reduction = true,
+                                  bool needs_scratch = false) {
     return {strategy_traits<Strategy>(),
             precision_traits<Precision>(),
             offload_traits<Offload>(),
             world,
             optimizer_states,
-            canonical_reduction};
+            canonical_reduction,
+            needs_scratch};
   }
   /// The Plan that a Sharder of this type would carry out; needs no communicator and no device.
   static Plan plan_for(const Model& model, const Optimizer& optimizer, int world,
@@ -57,7 +59,7 @@ class Sharder {
       : rank_(communicator.rank()),
         engine_(communicator, model, optimizer,
                 plan_request(communicator.size(), optimizer.states(),
-                             communicator.canonical_reduction()),
+                             communicator.canonical_reduction(), communicator.needs_scratch()),
                 options) {}
 
   const Plan& plan() const { return engine_.plan(); }     // what is carried out

@@ -1,0 +1,188 @@
+#include "nccl_session.hpp"
+
+#include <fmt/format.h>
+#include <flatshard/core/error.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+namespace flatshard::detail {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr auto farewell = std::chrono::seconds(10);  // for peers that leave, and for leaving
+
+std::chrono::milliseconds in_milliseconds(Clock::duration duration) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(duration);
+}
+
+/// Waits for work that was begun on the host; false when it does not end in time or fails.
+bool ends_within(ncclComm_t communicator, ncclResult_t result, Clock::duration limit) noexcept {
+  const Clock::time_point deadline = Clock::now() + limit;
+  while (result == ncclInProgress && Clock::now() < deadline) {
+    std::this_thread::yield();
+    if (ncclCommGetAsyncError(communicator, &result) != ncclSuccess) return false;
+  }
+  return result == ncclSuccess;
+}
+
+}  // namespace
+
+std::string nccl_message(ncclComm_t communicator, ncclResult_t result, const std::string& call) {
+  return fmt::format("{} failed: {} ({}): {}", call, ncclGetErrorString(result),
+                     static_cast<int>(result), ncclGetLastError(communicator));
+}
+
+NcclSession::NcclSession(ControlChannel* channel, Rank world_rank, CudaDevice& device,
+                         NcclOptions options)
+    : channel_(channel),
+      world_rank_(world_rank),
+      device_(device),
+      options_(options),
+      memory_(device.ordinal()),
+      pinned_(device.ordinal()),
+      stream_(device.make_stream()) {}
+
+NcclSession::~NcclSession() { abort_all(); }
+
+void NcclSession::poll(Clock::duration waited) {
+  if (failure_) throw_failure();
+  if (channel_ != nullptr) {
+    if (const std::optional<Failure> failure = channel_->failure()) {
+      failure_ = failure;
+      abort_all();
+      throw_failure();
+    }
+  }
+  poll_nccl();
+  poll_patience(waited);
+}
+
+void NcclSession::poll_nccl() {
+  for (const Member& member : members_) {
+    ncclResult_t state = ncclSuccess;
+    const ncclResult_t result = ncclCommGetAsyncError(member.communicator, &state);
+    if (result != ncclSuccess) state = result;
+    if (state != ncclSuccess && state != ncclInProgress)
+      fail(nccl_message(member.communicator, state, last_call()));
+  }
+}
+
+void NcclSession::poll_patience(Clock::duration waited) {
+  if (waited > options_.patience)
+    fail(fmt::format("collectives did not end within {} ms; the last was {}",
+                     options_.patience.count(), last_call()));
+  if (channel_ == nullptr || waited < farewell) return;
+  for (Rank rank = 0; rank < channel_->size(); ++rank)
+    if (rank != world_rank_ && channel_->has_left(rank))
+      fail({rank,
+            fmt::format("left, while rank {} has waited {} ms for collectives; the last was {}",
+                        world_rank_, in_milliseconds(waited).count(), last_call())});
+}
+
+void NcclSession::settle(ncclComm_t communicator, ncclResult_t result, const char* call) {
+  const Clock::time_point start = Clock::now();
+  while (result == ncclInProgress) {
+    const ncclResult_t asked = ncclCommGetAsyncError(communicator, &result);
+    if (asked != ncclSuccess) result = asked;
+    if (result != ncclInProgress) break;
+    const Clock::duration waited = Clock::now() - start;
+    if (waited < std::chrono::milliseconds(1)) continue;
+    poll(waited);
+    std::this_thread::yield();
+  }
+  if (result == ncclSuccess) return;
+  fail(nccl_message(communicator, result, fmt::format("{} ({})", call, last_call())));
+}
+
+void NcclSession::fail(const Failure& failure) {
+  fail_quietly(failure);
+  throw_failure();
+}
+
+void NcclSession::fail_quietly(const Failure& failure) noexcept {
+  if (failure_) return;
+  failure_ = failure;
+  if (channel_ != nullptr) {
+    channel_->fail(failure);
+    failure_ = channel_->failure().value_or(failure);  // somebody else's may have been first
+  }
+  abort_all();
+}
+
+void NcclSession::throw_failure() const {
+  throw CommunicationError(failure_->rank, failure_->message, {__FILE__, __LINE__});
+}
+
+/// In one group: aborting one after the other waits for kernels of the next.
+void NcclSession::abort_all() noexcept {
+  if (members_.empty()) return;
+  static_cast<void>(ncclGroupStart());
+  for (const Member& member : members_)
+    if (member.owned) static_cast<void>(ncclCommAbort(member.communicator));
+  static_cast<void>(ncclGroupEnd());
+  members_.clear();
+}
+
+void NcclSession::add(ncclComm_t communicator, bool owned) {
+  members_.push_back({communicator, owned});
+  ++communicators_;
+}
+
+void NcclSession::remove(ncclComm_t communicator, bool unwinding) noexcept {
+  if (--communicators_ == 0) channel_ = nullptr;
+  const auto found = std::find_if(members_.begin(), members_.end(), [&](const Member& member) {
+    return member.communicator == communicator;
+  });
+  if (found == members_.end()) return;  // aborted
+  const bool owned = found->owned;
+  members_.erase(found);
+  if (!owned) return;
+  const bool ends = !unwinding && !failure_ &&
+                    ends_within(communicator, ncclCommFinalize(communicator), farewell);
+  static_cast<void>(ends ? ncclCommDestroy(communicator) : ncclCommAbort(communicator));
+}
+
+void NcclSession::note(const CollectiveCall& call) {
+  last_ = call;
+  const std::size_t length = std::min(call.label.size(), last_label_.size());
+  std::copy_n(call.label.begin(), length, last_label_.begin());
+  last_.label = {last_label_.data(), length};
+}
+
+std::string NcclSession::last_call() const { return to_string(last_); }
+
+void NcclSession::reserve_exchange(Bytes bytes) {
+  if (bytes <= on_device_.size()) return;
+  on_device_ = Buffer(memory_, bytes);
+  on_host_ = Buffer(pinned_, bytes);
+}
+
+void NcclSession::exchange(ncclComm_t communicator, int size, const void* mine, void* all,
+                           Bytes bytes) {
+  reserve_exchange((size + 1) * most_exchange);
+  auto* host = static_cast<std::byte*>(on_host_.data());
+  auto* sent = static_cast<std::byte*>(on_device_.data());
+  std::byte* received = sent + most_exchange;
+  auto* native = static_cast<cudaStream_t>(cuda_stream(*stream_));
+  const CudaDeviceGuard guard(device_.ordinal());
+  std::memcpy(host, mine, static_cast<std::size_t>(bytes));
+  device_.copy(host, sent, bytes, *stream_);
+  settle(communicator,
+         ncclAllGather(sent, received, static_cast<std::size_t>(bytes), ncclUint8, communicator,
+                       native),
+         "ncclAllGather");
+  device_.copy(received, host, size * bytes, *stream_);
+  const auto query = [](void* stream) {
+    return cudaStreamQuery(static_cast<cudaStream_t>(stream));
+  };
+  StreamMonitors monitors;
+  monitors.add(std::shared_ptr<StreamMonitor>(std::shared_ptr<void>(), this));  // not owned
+  wait_for_cuda(query, native, monitors);
+  std::memcpy(all, host, static_cast<std::size_t>(size * bytes));
+}
+
+}  // namespace flatshard::detail
