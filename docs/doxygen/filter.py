@@ -5,7 +5,7 @@
   members of classes, enumerators and what stands in a namespace are touched, never what is in a function.
 - What a concept asks of every policy or optimizer (scope, master, update, ...) is documented at the concept;
   here each gets a line that says so.
-- Explicit specialisations are hidden: they are no names of their own.
+- Explicit specialisations, friend classes and defaulted operator== are hidden: they are no names of their own.
 - "<name>" in a comment is text, not a tag.
 
 Usage: filter.py HEADER (prints it) | filter.py --self-test
@@ -19,6 +19,7 @@ CONTINUED = re.compile(r"^(?P<indent>\s*)//(?![/!])\s?(?P<text>.*)$")
 
 TAG = re.compile(r"(`[^`]*`)|(?<!\\)<(?=/?[a-z_]+>)")
 SEVERAL = re.compile(r"^(?P<indent>\s*)(?P<type>[\w:<>]+) (?P<names>\w+(?:, \w+)+);$")
+UNNAMED = re.compile(r"^\s*(?:FLATSHARD_INLINE )?friend (?:class |.*\boperator==\(.*= default;).*$")
 LINTER = re.compile(r"\s*// NOLINT.*$")
 
 # Members that a concept asks for, by the headers that have them: how they are declared, what they are.
@@ -113,7 +114,7 @@ def separately(several, text):
 def filtered(text, path=""):
     scopes, column, lines, result = Scopes(), None, text.split("\n"), []
     for number, line in enumerate(lines):
-        line = LINTER.sub("", line)
+        line = LINTER.sub("", UNNAMED.sub("", line))
         line = TAG.sub(lambda tag: tag[1] or r"\<", line) if line.lstrip().startswith("//") else line
         code = code_of(line)
         declares = scopes.declares()
@@ -154,6 +155,7 @@ struct Point {
   std::string url = "http://x";
   int z() const { return x; }  // third
   Point(int);  // NOLINT: implicit
+  friend bool operator==(const Point&, const Point&) = default;
   void f() {
     int local = 0;  // not this
   }
@@ -180,6 +182,7 @@ struct Point {
   std::string url = "http://x";
   int z() const { return x; }  ///< third
   Point(int);
+
   void f() {
     int local = 0;  // not this
   }
