@@ -21,7 +21,7 @@ enum class Writers : std::uint8_t {
 };
 
 struct SaveOptions {
-  std::string folder;                     // of checkpoints; this one becomes folder/step-<n>
+  std::string folder = {};                // of checkpoints; this one becomes folder/step-<n>
   std::optional<DType> model_dtype = {};  // of parameters in the model's file; none: the master's
   bool optimizer_state = true;            // false: model only; training cannot go on from it
   Bytes max_file_bytes = 0;               // of tensors per file, more make a set; 0: one file
