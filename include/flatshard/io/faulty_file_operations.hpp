@@ -31,7 +31,7 @@ struct FileFaults {
 };
 
 /// Passes operations on to `inner`, which must outlive it, or lets them fail.
-class FaultyFileOperations final : public FileOperations {
+class FaultyFileOperations : public FileOperations {
  public:
   /// `inner` must outlive it; counting starts at 1.
   FaultyFileOperations(FileOperations& inner, FileFaults faults)
