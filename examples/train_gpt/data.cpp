@@ -94,10 +94,23 @@ Corpus Corpus::from_project(std::int64_t context) {
   return {std::move(all), "the project's own text", context};
 }
 
+Corpus Corpus::of_random_tokens(std::int64_t vocabulary) { return Corpus{vocabulary}; }
+
 void Corpus::sequence(std::uint64_t seed, std::int64_t step, std::int64_t index,
                       std::int64_t context, std::int32_t* tokens, std::int32_t* targets) const {
   const std::uint64_t of_step = mix64(mix64(seed ^ data_salt) ^ static_cast<std::uint64_t>(step));
   const std::uint64_t word = mix64(of_step ^ static_cast<std::uint64_t>(index));
+  if (vocabulary_ > 0) {
+    const auto token = [&](std::int64_t at) {
+      const std::uint64_t random = mix64(word + static_cast<std::uint64_t>(at));
+      return static_cast<std::int32_t>(random % static_cast<std::uint64_t>(vocabulary_));
+    };
+    for (std::int64_t i = 0; i < context; ++i) {
+      tokens[i] = token(i);
+      targets[i] = token(i + 1);
+    }
+    return;
+  }
   const auto begin = static_cast<std::size_t>(word % static_cast<std::uint64_t>(size() - context));
   for (std::size_t i = 0; i < static_cast<std::size_t>(context); ++i) {
     tokens[i] = bytes_[begin + i];

@@ -17,12 +17,23 @@ std::string plain_decimal(double number) {
   return {digits, end};
 }
 
+namespace {
+
+std::string device_part(const DeviceMetrics& m) {
+  return fmt::format(R"(, "mfu": {}, "peak_device_bytes": {})",
+                     m.mfu ? plain_decimal(std::round(*m.mfu * 1e4) / 1e4) : "null",
+                     m.peak_device_bytes);
+}
+
+}  // namespace
+
 std::string to_json(const StepMetrics& m) {
   return fmt::format(
       R"({{"step": {}, "loss": {}, "grad_norm": {}, "skipped": {}, "loss_scale": {}, )"
-      R"("tokens_per_s": {}}})",
+      R"("tokens_per_s": {}{}}})",
       m.step, plain_decimal(m.loss), plain_decimal(m.grad_norm), m.skipped,
-      plain_decimal(m.loss_scale), plain_decimal(std::round(m.tokens_per_s)));
+      plain_decimal(m.loss_scale), plain_decimal(std::round(m.tokens_per_s)),
+      m.device ? device_part(*m.device) : "");
 }
 
 std::string hexadecimal(std::uint64_t word) { return fmt::format("{:016x}", word); }

@@ -3,9 +3,15 @@
 #include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace train_gpt {
+
+struct DeviceMetrics {
+  std::optional<double> mfu;           // where the device's peak is known
+  std::int64_t peak_device_bytes = 0;  // of rank 0, so far
+};
 
 /// What a step leaves behind.
 struct StepMetrics {
@@ -15,6 +21,7 @@ struct StepMetrics {
   bool skipped = false;   // gradients were not finite and the loss scale backs off
   double loss_scale = 1;  // used in this step
   double tokens_per_s = 0;
+  std::optional<DeviceMetrics> device;  // of a GPU only
 };
 
 /// The shortest decimal without exponent that reads back as the same number; null if not finite.

@@ -18,23 +18,18 @@ concept LendsParameters = requires(T& trainer, std::int64_t layer) {
                                    const BlockTensors<typename T::Compute>&) {});
   trainer.backward_root([](const RootTensors<const typename T::Compute>&,
                            const RootTensors<typename T::Compute>&) {});
-  { trainer.loss_scale() } -> std::convertible_to<float>;
+  { trainer.loss_scale() } -> std::same_as<const float*>;  // where the model's device reads it
 };
 
-/// Forward and backward of one micro-batch; returns its mean loss. The root is used twice each way:
-/// the token embedding is also the head.
-template <LendsParameters Trainer>
-double run_micro_step(Trainer& trainer, Model<typename Trainer::Compute>& model,
-                      const std::int32_t* tokens, const std::int32_t* targets) {
-  using Real = RealOf<typename Trainer::Compute>;
+/// Forward and backward of one micro-batch. The root is used twice each way: at both ends.
+template <LendsParameters Trainer, class Model>
+void forward_and_backward(Trainer& trainer, Model& model, const typename Model::Batch& batch) {
   const std::int64_t layers = model.shape().layers;
-  double loss = 0;
-  trainer.forward_root([&](const auto& weights) { model.embed_forward(weights, tokens); });
+  trainer.forward_root([&](const auto& weights) { model.embed_forward(weights, batch); });
   for (std::int64_t layer = 0; layer < layers; ++layer)
     trainer.forward_block(layer, [&](const auto& weights) { model.block_forward(layer, weights); });
-  trainer.forward_root([&](const auto& weights) {
-    loss = model.head_forward(weights, targets, static_cast<Real>(trainer.loss_scale()));
-  });
+  trainer.forward_root(
+      [&](const auto& weights) { model.head_forward(weights, batch, trainer.loss_scale()); });
   trainer.backward_root(
       [&](const auto& weights, const auto& gradients) { model.head_backward(weights, gradients); });
   for (std::int64_t layer = layers; layer-- > 0;)
@@ -42,8 +37,15 @@ double run_micro_step(Trainer& trainer, Model<typename Trainer::Compute>& model,
       model.block_backward(layer, weights, gradients);
     });
   trainer.backward_root(
-      [&](const auto&, const auto& gradients) { model.embed_backward(gradients, tokens); });
-  return loss;
+      [&](const auto&, const auto& gradients) { model.embed_backward(gradients, batch); });
+}
+
+/// The same on the host; returns the mean loss.
+template <LendsParameters Trainer>
+double run_micro_step(Trainer& trainer, Model<typename Trainer::Compute>& model,
+                      const std::int32_t* tokens, const std::int32_t* targets) {
+  forward_and_backward(trainer, model, {tokens, targets});
+  return model.loss();
 }
 
 }  // namespace train_gpt

@@ -46,7 +46,7 @@ auto Model<Compute>::widened(const Tensors& weights, std::size_t module) const {
   } else {
     std::conditional_t<std::is_same_v<Tensors, BlockWeights>, Weights, RootTensors<const Real>> out;
     Real* next = workspace_.shared().weights;
-    for (std::size_t i = 0; i < out.pointer.size(); ++i) {
+    for (std::size_t i = 0; i < numel_[module].size(); ++i) {
       widen(next, weights.pointer[i], numel_[module][i]);
       out.pointer[i] = next;
       next += Arena<Real>::padded(numel_[module][i]);
@@ -63,7 +63,7 @@ auto Model<Compute>::real_gradients(const Tensors& gradients, std::size_t module
   } else {
     std::conditional_t<std::is_same_v<Tensors, BlockGradients>, Gradients, RootTensors<Real>> out;
     Real* next = workspace_.shared().gradients;
-    for (std::size_t i = 0; i < out.pointer.size(); ++i) {
+    for (std::size_t i = 0; i < numel_[module].size(); ++i) {
       out.pointer[i] = next;
       next += Arena<Real>::padded(numel_[module][i]);
     }
@@ -101,12 +101,12 @@ void Model<Compute>::linear_backward(Real* dx, Real* dweight, Real* dbias, const
 }
 
 template <class Compute>
-void Model<Compute>::embed_forward(const RootWeights& weights, const std::int32_t* tokens) {
+void Model<Compute>::embed_forward(const RootWeights& weights, const TokenBatch& batch) {
   const RootTensors<const Real> w = widened(weights, root_module);
   const std::int64_t c = shape_.width;
   Real* out = residual_after(-1);
   for (std::int64_t r = 0; r < rows(); ++r)
-    kernels_->add(out + r * c, w[RootTensor::wte] + tokens[r] * c,
+    kernels_->add(out + r * c, w[RootTensor::wte] + batch.tokens[r] * c,
                   w[RootTensor::wpe] + r % shape_.context * c, c);
 }
 
@@ -170,17 +170,18 @@ void Model<Compute>::block_forward(std::int64_t layer, const BlockWeights& weigh
 }
 
 template <class Compute>
-double Model<Compute>::head_forward(const RootWeights& weights, const std::int32_t* targets,
-                                    Real gradient_scale) {
+void Model<Compute>::head_forward(const RootWeights& weights, const TokenBatch& batch,
+                                  const float* gradient_scale) {
   const RootTensors<const Real> w = widened(weights, root_module);
   const Shared<Real>& s = workspace_.shared();
   const double tokens = static_cast<double>(rows());
   kernels_->layernorm_forward(s.ln_f, s.ln_f_mean, s.ln_f_rstd, s.final_input,
                               w[RootTensor::ln_f_weight], w[RootTensor::ln_f_bias], rows(),
                               shape_.width);
-  linear_forward(s.logits, s.ln_f, w[RootTensor::wte], nullptr, shape_.width, shape_.vocabulary);
-  const Real scale = static_cast<Real>(static_cast<double>(gradient_scale) / tokens);
-  return kernels_->cross_entropy(s.logits, targets, scale, rows(), shape_.vocabulary) / tokens;
+  linear_forward(s.logits, s.ln_f, head_of(w), nullptr, shape_.width, shape_.vocabulary);
+  const Real scale = static_cast<Real>(static_cast<double>(*gradient_scale) / tokens);
+  loss_ =
+      kernels_->cross_entropy(s.logits, batch.targets, scale, rows(), shape_.vocabulary) / tokens;
 }
 
 template <class Compute>
@@ -190,12 +191,14 @@ void Model<Compute>::head_backward(const RootWeights& weights, const RootGradien
   const RootTensors<Real> g = real_gradients(gradients, root_module);
   const Shared<Real>& s = workspace_.shared();
   const std::int64_t c = shape_.width;
-  linear_backward(s.narrow, s.dwte, nullptr, s.logits, s.ln_f, w[wte], c, shape_.vocabulary);
+  Real* const dhead = shape_.untied_head ? g[head] : s.dwte;
+  linear_backward(s.narrow, dhead, nullptr, s.logits, s.ln_f, head_of(w), c, shape_.vocabulary);
   std::fill_n(s.gradient, rows() * c, Real(0));
   kernels_->layernorm_backward(s.gradient, g[ln_f_weight], g[ln_f_bias], s.narrow, s.final_input,
                                s.ln_f_mean, s.ln_f_rstd, w[ln_f_weight], rows(), c);
   store(gradients[ln_f_weight], g[ln_f_weight], c);
   store(gradients[ln_f_bias], g[ln_f_bias], c);
+  if (shape_.untied_head) store(gradients[head], g[head], shape_.vocabulary * c);
 }
 
 /// gradient (R, C) of the block's output becomes that of `middle`.
@@ -234,15 +237,17 @@ void Model<Compute>::block_backward(std::int64_t layer, const BlockWeights& weig
 }
 
 template <class Compute>
-void Model<Compute>::embed_backward(const RootGradients& gradients, const std::int32_t* tokens) {
+void Model<Compute>::embed_backward(const RootGradients& gradients, const TokenBatch& batch) {
   using enum RootTensor;
   const RootTensors<Real> g = real_gradients(gradients, root_module);
   const Shared<Real>& s = workspace_.shared();
   const std::int64_t c = shape_.width, t = shape_.context;
   std::fill_n(g[wpe], t * c, Real(0));
+  if (shape_.untied_head) std::fill_n(s.dwte, shape_.vocabulary * c, Real(0));
   for (std::int64_t r = 0; r < rows(); ++r) {
     const Real* from = s.gradient + r * c;
-    kernels_->add(s.dwte + tokens[r] * c, s.dwte + tokens[r] * c, from, c);
+    Real* const row = s.dwte + batch.tokens[r] * c;
+    kernels_->add(row, row, from, c);
     kernels_->add(g[wpe] + r % t * c, g[wpe] + r % t * c, from, c);
   }
   store(gradients[wte], s.dwte, shape_.vocabulary * c);

@@ -10,6 +10,11 @@
 
 namespace train_gpt {
 
+/// The tokens of a micro-batch and what follows each, both (sequences, context).
+struct TokenBatch {
+  const std::int32_t *tokens, *targets;
+};
+
 /// Forward and backward of the transformer for one rank's micro-batch of `sequences` sequences, as
 /// one function per module use, to be called in this order:
 ///   embed_forward, block_forward(0 .. L-1), head_forward,
@@ -21,6 +26,7 @@ template <class Compute>
 class Model {
  public:
   using Real = RealOf<Compute>;
+  using Batch = TokenBatch;
   using BlockWeights = BlockTensors<const Compute>;
   using BlockGradients = BlockTensors<Compute>;
   using RootWeights = RootTensors<const Compute>;
@@ -29,19 +35,20 @@ class Model {
   Model(const ModelShape& shape, std::int64_t sequences,
         flatshard::InstructionSet set = flatshard::best_instruction_set());
 
-  /// tokens, targets: (sequences, context).
-  void embed_forward(const RootWeights& weights, const std::int32_t* tokens);
+  void embed_forward(const RootWeights& weights, const TokenBatch& batch);
   void block_forward(std::int64_t layer, const BlockWeights& weights);
-  /// The mean of -log p(target) over the micro-batch. The gradient that starts the backward pass is
-  /// that of gradient_scale times this mean.
-  double head_forward(const RootWeights& weights, const std::int32_t* targets, Real gradient_scale);
+  /// The gradient that starts the backward pass is that of *gradient_scale times the loss.
+  void head_forward(const RootWeights& weights, const TokenBatch& batch,
+                    const float* gradient_scale);
+  /// The mean of -log p(target) over the last micro-batch.
+  double loss() const { return loss_; }
 
-  /// Writes the gradients of ln_f, and keeps the head's part of wte's.
+  /// Writes the gradients of ln_f and of the head; of a tied one it keeps the part in wte's.
   void head_backward(const RootWeights& weights, const RootGradients& gradients);
   void block_backward(std::int64_t layer, const BlockWeights& weights,
                       const BlockGradients& gradients);
   /// Writes the gradients of wte (both uses) and wpe.
-  void embed_backward(const RootGradients& gradients, const std::int32_t* tokens);
+  void embed_backward(const RootGradients& gradients, const TokenBatch& batch);
 
   const ModelShape& shape() const { return shape_; }
   std::int64_t sequences() const { return sequences_; }
@@ -74,6 +81,7 @@ class Model {
 
   ModelShape shape_;
   std::int64_t sequences_;
+  double loss_ = 0;
   std::vector<std::vector<std::int64_t>> numel_;  // of each parameter of root and of a block
   const Kernels<Real>* kernels_;
   Workspace<Real> workspace_;

@@ -75,6 +75,10 @@ inline constexpr Choice<Scaler> scalers[] = {
     {"deepspeed", Scaler::deepspeed, "as DeepSpeed, with hysteresis"},
     {"static", Scaler::constant, "stays at X; a step that overflows is skipped", ":X"}};
 
+inline constexpr Choice<Place> places[] = {
+    {"host", Place::host, "ranks are threads of this process"},
+    {"cuda", Place::cuda, "one GPU per rank; fp32, bf16 or fp16 compute"}};
+
 inline constexpr Choice<StreamForm> stream_forms[] = {
     {"inline", StreamForm::inline_, "work runs where it is enqueued"},
     {"threaded", StreamForm::threaded, "each stream has a thread"}};

@@ -10,6 +10,7 @@ namespace train_gpt {
 namespace {
 
 constexpr std::int64_t most_layers = 10000, most_ranks = 65536, most_threads = 1024;
+constexpr std::int64_t bytes = 256, most_vocabulary = std::int64_t{1} << 30;
 constexpr double most_activations = 1e15;  // elements
 
 void require(bool holds, const std::string& sentence) {
@@ -44,6 +45,8 @@ void validate_counts(const Options& o) {
   require_at_least<std::int64_t>("--persist", o.persist, 0);
   require_at_most("--layers", o.model.layers, most_layers);
   require_at_most("--ranks", o.ranks, most_ranks);
+  require_at_least("--vocab", o.model.vocabulary, bytes);
+  require_at_most("--vocab", o.model.vocabulary, most_vocabulary);
   require_at_most("--threads", o.threads, most_threads);
 }
 
@@ -95,7 +98,17 @@ void validate_sharding(const Options& o) {
           "hybrid_shard_grad_op");
 }
 
+void validate_device(const Options& o) {
+  if (o.device == Place::host) return;
+  require(o.precision != Precision::fp64,
+          "--device cuda computes in fp32, bf16 or fp16, so --precision fp64 needs --device host");
+  require(o.stream == StreamForm::inline_ && o.threads == 1,
+          "--stream and --threads are of host kernels and mean nothing to --device cuda");
+}
+
 void validate_files(const Options& o) {
+  require_at_least<std::int64_t>("--save-every", o.save_every, 0);
+  require(o.save_every == 0 || !o.save.empty(), "--save-every needs --save, the folder to save into");
   std::error_code ignored;  // of a file that is not there
   require(o.data.empty() || !std::filesystem::equivalent(o.data, o.metrics, ignored),
           "--metrics would overwrite the text of --data " + o.data);
@@ -124,6 +137,7 @@ void validate(const Options& options) {
   validate_memory(options);
   validate_sharding(options);
   validate_scaling(options);
+  validate_device(options);
   validate_files(options);
 }
 

@@ -93,12 +93,15 @@ void add_model_options(CLI::App& app, Options& o) {
   add_number(app, "--width", o.model.width, "of the residual stream");
   add_number(app, "--heads", o.model.heads, "of attention");
   add_number(app, "--context", o.model.context, "tokens of a sequence");
+  add_number(app, "--vocab", o.model.vocabulary,
+             "tokens that there are; above 256 without --data: random tokens");
+  app.add_flag("--untied-head", o.model.untied_head, "a head of its own, not the embedding");
 }
 
 void add_training_options(CLI::App& app, Options& o) {
   add_number(app, "--batch", o.batch, "sequences of a step, over all ranks and micro-steps");
   add_number(app, "--accumulate", o.accumulate, "micro-steps of a step");
-  add_number(app, "--steps", o.steps, "optimizer steps");
+  add_number(app, "--steps", o.steps, "optimizer steps, resumed ones included");
   add_number(app, "--seed", o.seed, "of data and initial values");
   add_choice(app, "--optimizer", o.optimizer, optimizers, "update rule");
   add_number(app, "--lr", o.lr, "learning rate, constant");
@@ -107,7 +110,8 @@ void add_training_options(CLI::App& app, Options& o) {
 }
 
 void add_sharding_options(CLI::App& app, Options& o) {
-  add_number(app, "--ranks", o.ranks, "ranks, as threads of this process");
+  add_choice(app, "--device", o.device, places, "where to compute");
+  add_number(app, "--ranks", o.ranks, "ranks, as threads of this process; GPUs with --device cuda");
   add_choice(app, "--strategy", o.strategy, strategies, "what is sharded");
   add_number(app, "--shard-group", o.shard_group, "ranks of a shard group (hybrids, secondary)");
   add_choice(app, "--precision", o.precision, precisions, "dtype of each role");
@@ -134,6 +138,9 @@ void add_running_options(CLI::App& app, Options& o) {
   add_number(app, "--initial-scale", o.initial_scale, "first loss scale");
   add_choice(app, "--stream", o.stream, stream_forms, "form of the host streams");
   add_number(app, "--threads", o.threads, "threads per rank, of the library's kernels");
+  app.add_option("--save", o.save, "folder for checkpoints, one at the end at least");
+  add_number(app, "--save-every", o.save_every, "steps from one checkpoint to the next");
+  app.add_option("--resume", o.resume, "folder of checkpoints, or one of them, to go on from");
   app.add_option("--metrics", o.metrics, "file for one JSON line a step");
   app.add_flag("--plan", o.plan, "print the Plan and exit");
 }
@@ -198,6 +205,7 @@ std::string list_of_names() {
   append_choices(text, "--prefetch-backward", backward_prefetches);
   append_choices(text, "--scaler", scalers);
   append_choices(text, "--stream", stream_forms);
+  append_choices(text, "--device", places);
   return text;
 }
 

@@ -35,13 +35,15 @@ enum class Optimizer { adamw, sgd, lion };
 enum class Wrap { block, all, size };
 enum class Scaler { torch, deepspeed, constant };
 enum class StreamForm { inline_, threaded };
+enum class Place { host, cuda };
 
 /// What the command line says. `none` fields keep the library's own default.
 struct Options {
   std::string data;  // empty: the project's own text
   ModelShape model;
 
-  int ranks = 1;
+  Place device = Place::host;
+  int ranks = 1;  // threads of this process; with Place::cuda one GPU each
   Strategy strategy = Strategy::full_shard;
   int shard_group = 0;  // ranks per group; 0: the library's default
   Precision precision = Precision::fp32;
@@ -72,6 +74,10 @@ struct Options {
   bool step_in_backward = false;
   StreamForm stream = StreamForm::inline_;
   int threads = 1;  // per rank, of the library's kernels
+
+  std::string save;             // folder of checkpoints; empty: none
+  std::int64_t save_every = 0;  // steps; 0: at the end only
+  std::string resume;           // folder of checkpoints, or of one; empty: from the beginning
 
   std::string metrics;  // file of JSON lines; empty: none
   bool plan = false;    // print the Plan and exit

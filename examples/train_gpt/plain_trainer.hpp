@@ -43,7 +43,10 @@ class PlainTrainer {
     use(tensors<BlockTensors<const float>>(weights_.data(), block(layer)),
         tensors<BlockTensors<float>>(gradients_.data(), block(layer)));
   }
-  float loss_scale() const { return 1.0f; }
+  const float* loss_scale() const {
+    static constexpr float one = 1.0f;
+    return &one;
+  }
 
   /// Takes the parameters of another trainer of the same shape.
   template <class Other>
@@ -65,18 +68,21 @@ class PlainTrainer {
     std::size_t begin, count;
     bool decays;
   };
+  std::size_t tensors_of(std::size_t module) const {
+    return (module + 1 < first_.size() ? first_[module + 1] : extents_.size()) - first_[module];
+  }
   static std::size_t block(std::int64_t layer) { return static_cast<std::size_t>(layer) + 1; }
 
   template <class Tensors, class T>
   Tensors tensors(T* base, std::size_t module) const {
     Tensors out;
-    for (std::size_t i = 0; i < out.pointer.size(); ++i)
+    for (std::size_t i = 0; i < tensors_of(module); ++i)
       out.pointer[i] = base + extents_[first_[module] + i].begin;
     return out;
   }
   template <class Tensors>
   void copy(std::size_t module, const Tensors& tensors) {
-    for (std::size_t i = 0; i < tensors.pointer.size(); ++i) {
+    for (std::size_t i = 0; i < tensors_of(module); ++i) {
       const Extent& extent = extents_[first_[module] + i];
       std::memcpy(weights_.data() + extent.begin, tensors.pointer[i], extent.count * sizeof(float));
     }

@@ -58,7 +58,7 @@ double Throughput::tokens_per_s() {
 }
 
 double Throughput::seconds_left(std::int64_t done) const {
-  return seconds() / static_cast<double>(std::max<std::int64_t>(done, 1)) *
+  return seconds() / static_cast<double>(std::max<std::int64_t>(done - before_, 1)) *
          static_cast<double>(steps_ - done);
 }
 

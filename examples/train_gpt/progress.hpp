@@ -48,6 +48,8 @@ class Throughput {
   Throughput(std::int64_t steps, std::int64_t tokens_per_step)
       : steps_{steps}, tokens_per_step_{tokens_per_step} {}
 
+  /// Steps that were made before are no measure of this run's speed.
+  void start_after(std::int64_t steps) { before_ = steps; }
   double seconds() const;
   /// Of the step that ends now, since the last call.
   double tokens_per_s();
@@ -56,7 +58,7 @@ class Throughput {
 
  private:
   using Clock = std::chrono::steady_clock;
-  std::int64_t steps_, tokens_per_step_;
+  std::int64_t steps_, tokens_per_step_, before_ = 0;
   Clock::time_point start_ = Clock::now(), last_ = start_;
 };
 

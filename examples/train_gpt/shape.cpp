@@ -15,10 +15,13 @@ ParameterSpec vector(std::string name, std::int64_t count, double value) {
 }
 
 ModuleSpec root_module(const ModelShape& s) {
-  return {"",
-          {matrix("wte.weight", s.vocabulary, s.width, 0.02),
-           matrix("wpe.weight", s.context, s.width, 0.02), vector("ln_f.weight", s.width, 1),
-           vector("ln_f.bias", s.width, 0)}};
+  ModuleSpec root{"",
+                  {matrix("wte.weight", s.vocabulary, s.width, 0.02),
+                   matrix("wpe.weight", s.context, s.width, 0.02),
+                   vector("ln_f.weight", s.width, 1), vector("ln_f.bias", s.width, 0)}};
+  if (s.untied_head)
+    root.parameters.push_back(matrix("lm_head.weight", s.vocabulary, s.width, 0.02));
+  return root;
 }
 
 ModuleSpec block_module(const ModelShape& s, std::int64_t layer) {

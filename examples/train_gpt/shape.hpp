@@ -7,14 +7,15 @@
 
 namespace train_gpt {
 
-/// A decoder-only transformer over byte tokens: pre-norm blocks of causal attention and a GELU MLP
-/// four times as wide; the token embedding is also the head.
+/// A decoder-only transformer: pre-norm blocks of causal attention and a GELU MLP four times as
+/// wide; the token embedding is also the head, unless that is a matrix of its own.
 struct ModelShape {
   std::int64_t layers = 4;
   std::int64_t width = 128;       // C
   std::int64_t heads = 4;         // H, divides width
   std::int64_t context = 64;      // T
   std::int64_t vocabulary = 256;  // V
+  bool untied_head = false;
 
   std::int64_t head_width() const { return width / heads; }
   friend bool operator==(const ModelShape&, const ModelShape&) = default;
@@ -37,14 +38,15 @@ enum class BlockTensor {
 };
 inline constexpr std::size_t block_tensor_count = 12;
 
-/// The parameters outside the blocks. wte is used at both ends: embedding and head.
+/// The parameters outside the blocks. Without a head, wte is used at both ends.
 enum class RootTensor {
   wte,          // (V, C)
   wpe,          // (T, C)
   ln_f_weight,  // (C)
   ln_f_bias,    // (C)
+  head,         // (V, C), null when tied
 };
-inline constexpr std::size_t root_tensor_count = 4;
+inline constexpr std::size_t root_tensor_count = 5;  // 4 when tied
 
 /// One pointer per parameter of a module.
 template <class T, class Name, std::size_t count>
@@ -58,6 +60,12 @@ template <class T>
 using BlockTensors = ModuleTensors<T, BlockTensor, block_tensor_count>;
 template <class T>
 using RootTensors = ModuleTensors<T, RootTensor, root_tensor_count>;
+
+/// The matrix that makes logits: the head's own, or the embedding.
+template <class T>
+T* head_of(const RootTensors<T>& root) {
+  return root[RootTensor::head] != nullptr ? root[RootTensor::head] : root[RootTensor::wte];
+}
 
 /// How a parameter starts: normal(0, value), or the constant `value` everywhere.
 enum class Start { normal, constant };

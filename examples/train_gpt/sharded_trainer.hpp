@@ -17,9 +17,10 @@ class ShardedTrainer final : public Trainer<typename Precision::compute> {
   using Use = typename Trainer<Compute>::Use;
 
   ShardedTrainer(flatshard::Communicator& communicator, const Setup& setup,
-                 flatshard::Device& device)
+                 flatshard::Device& device, flatshard::Stream* compute)
       : setup_(setup),
-        sharder_(communicator, setup.model, setup.optimizer, with(setup.options, device)) {}
+        sharder_(communicator, setup.model, setup.optimizer, with(setup.options, device, compute)) {
+  }
 
   void initialize() override {
     for (std::size_t module = 0; module < setup_.handles.size(); ++module)
@@ -30,17 +31,20 @@ class ShardedTrainer final : public Trainer<typename Precision::compute> {
   std::int64_t micro_batch(int index, int count) const override {
     return sharder_.micro_batch(index, count);
   }
-  float loss_scale() const override { return *sharder_.loss_scale().data(); }
+  const float* loss_scale() const override { return sharder_.loss_scale().data(); }
   flatshard::PendingReport step() override { return sharder_.step(); }
   void discard_step() override { sharder_.discard_step(); }
   std::uint64_t params_hash() override { return flatshard::params_hash(sharder_); }
   const flatshard::Plan& plan() const override { return sharder_.plan(); }
+  flatshard::Engine& engine() override { return sharder_.engine(); }
 
  private:
   static constexpr std::size_t most_tensors = block_tensor_count;
 
-  static flatshard::Options with(flatshard::Options options, flatshard::Device& device) {
+  static flatshard::Options with(flatshard::Options options, flatshard::Device& device,
+                                 flatshard::Stream* compute) {
     options.device = &device;
+    options.compute_stream = compute;
     return options;
   }
   void forward(std::size_t module, Use use) override {
@@ -71,9 +75,9 @@ template <class Strategy, class Precision>
 constexpr TrainerType<typename Precision::compute> trainer_type_of() {
   using Result = Trainer<typename Precision::compute>;
   using Chosen = ShardedTrainer<Strategy, Precision>;
-  return {[](flatshard::Communicator& communicator, const Setup& setup,
-             flatshard::Device& device) -> std::unique_ptr<Result> {
-            return std::make_unique<Chosen>(communicator, setup, device);
+  return {[](flatshard::Communicator& communicator, const Setup& setup, flatshard::Device& device,
+             flatshard::Stream* compute) -> std::unique_ptr<Result> {
+            return std::make_unique<Chosen>(communicator, setup, device, compute);
           },
           [](const Setup& setup, int ranks) {
             return Chosen::Sharder::plan_for(setup.model, setup.optimizer, ranks, setup.options);

@@ -38,12 +38,14 @@ class Trainer {
   virtual void initialize() = 0;
   virtual void micro_step(bool last) = 0;
   virtual std::int64_t micro_batch(int index, int count) const = 0;
-  virtual float loss_scale() const = 0;
+  /// Where the device reads the loss scale of this step.
+  virtual const float* loss_scale() const = 0;
   virtual flatshard::PendingReport step() = 0;
   /// Forgets the micro-steps since the last step.
   virtual void discard_step() = 0;
   virtual std::uint64_t params_hash() = 0;
   virtual const flatshard::Plan& plan() const = 0;
+  virtual flatshard::Engine& engine() = 0;
 
   template <class Function>
   void forward_root(Function use) {
@@ -87,11 +89,12 @@ class Trainer {
   }
 };
 
-/// A choice of policies: how to make its trainer, and its Plan without one.
+/// A choice of policies: how to make its trainer, and its Plan without one. The model's kernels run
+/// on `compute`; null: where the device does.
 template <class Compute>
 struct TrainerType {
   std::unique_ptr<Trainer<Compute>> (*make)(flatshard::Communicator&, const Setup&,
-                                            flatshard::Device&);
+                                            flatshard::Device&, flatshard::Stream* compute);
   flatshard::Plan (*plan)(const Setup&, int ranks);
 };
 

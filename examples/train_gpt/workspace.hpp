@@ -58,7 +58,7 @@ struct Shared {
   Real* wide;                   // (R, 4C)
   Real* narrow;                 // (R, C)
   Real* scores;                 // (T, T)
-  Real* dwte;                   // (V, C) the head's part, waiting for the embedding's
+  Real* dwte;                   // (V, C) tied: the head's part, waiting for the embedding's
   Real* weights;                // widened parameters of one module
   Real* gradients;              // of one module, before they are rounded
   Real* scratch;                // of the matrix product

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -44,6 +45,24 @@ TEST_CASE("other steps and seeds are other data") {
     equal += (tokens[0] == of_step[0]) + (tokens[0] == of_seed[0]);
   }
   CHECK(equal < 10);  // 200 chances of 1 in 251
+}
+
+TEST_CASE("random tokens cover the vocabulary, and targets follow tokens") {
+  const Corpus corpus = Corpus::of_random_tokens(1000);
+  std::set<std::int32_t> seen;
+  for (std::int64_t index = 0; index < 500; ++index) {
+    std::int32_t tokens[16], targets[16], again[16], other[16];
+    corpus.sequence(3, 4, index, 16, tokens, targets);
+    corpus.sequence(3, 4, index, 16, again, other);
+    CHECK(std::equal(tokens, tokens + 16, again));
+    CHECK(std::equal(tokens + 1, tokens + 16, targets));
+    corpus.sequence(3, 5, index, 16, again, other);
+    CHECK_FALSE(std::equal(tokens, tokens + 16, again));
+    seen.insert(tokens, tokens + 16);
+  }
+  CHECK(seen.size() > 980);  // of 1000, 8000 draws miss one in 3000
+  CHECK(*seen.begin() >= 0);
+  CHECK(*seen.rbegin() < 1000);
 }
 
 TEST_CASE("data that cannot be used is refused in one sentence") {

@@ -45,7 +45,7 @@ TEST_CASE("plain decimals read back as the same number and have no exponent") {
 }
 
 TEST_CASE("a step is one JSON object with every field") {
-  const auto json = nlohmann::json::parse(to_json({12, 1.25, 1e-7, true, 32768, 1234.56}));
+  const auto json = nlohmann::json::parse(to_json({12, 1.25, 1e-7, true, 32768, 1234.56, {}}));
   CHECK(json.size() == 6);
   CHECK(json["step"] == 12);
   CHECK(json["loss"] == 1.25);
@@ -53,6 +53,17 @@ TEST_CASE("a step is one JSON object with every field") {
   CHECK(json["skipped"] == true);
   CHECK(json["loss_scale"] == 32768);
   CHECK(json["tokens_per_s"] == 1235);
+}
+
+TEST_CASE("a GPU adds its utilisation and its memory") {
+  StepMetrics metrics{12, 1.25, 1e-7, false, 1, 1000, {}};
+  metrics.device = DeviceMetrics{0.51239, 123456789012};
+  const auto json = nlohmann::json::parse(to_json(metrics));
+  CHECK(json.size() == 8);
+  CHECK(json["mfu"] == 0.5124);
+  CHECK(json["peak_device_bytes"] == 123456789012);
+  metrics.device->mfu.reset();
+  CHECK(nlohmann::json::parse(to_json(metrics))["mfu"].is_null());
 }
 
 TEST_CASE("a metrics file that cannot be written is refused") {

@@ -20,31 +20,20 @@ using namespace train_gpt_test;
 constexpr double nan_double = std::numeric_limits<double>::quiet_NaN();
 constexpr float nan_float = std::numeric_limits<float>::quiet_NaN();
 const ModelShape tiny{.layers = 2, .width = 12, .heads = 3, .context = 5, .vocabulary = 11};
+const ModelShape untied{
+    .layers = 1, .width = 8, .heads = 2, .context = 4, .vocabulary = 9, .untied_head = true};
 
 template <class Compute>
 bool same_bits(const Compute* a, const Compute* b, std::size_t count) {
   return std::memcmp(a, b, sizeof(Compute) * count) == 0;
 }
 
-}  // namespace
-
-TEST_CASE("the forward pass computes the transformer's loss") {
-  auto random = flatshard_test::generator(1);
-  PlainParameters<double> parameters{tiny, nan_double};
-  fill_weights(parameters, random, [](double x) { return x; });
-  const Batch batch = random_batch(tiny, 3, random);
-  Model<double> model{tiny, 3};
-  const double loss = run_micro_step(parameters, model, batch.tokens.data(), batch.targets.data());
-  CHECK(loss == doctest::Approx(NaiveGpt{tiny, parameters}.loss(batch)).epsilon(1e-12));
-}
-
-TEST_CASE("gradients of every parameter agree with finite differences") {
-  auto random = flatshard_test::generator(2);
+void check_gradients(const ModelShape& shape, std::mt19937_64& random) {
   const std::int64_t sequences = 2;
-  PlainParameters<double> parameters{tiny, nan_double};
+  PlainParameters<double> parameters{shape, nan_double};
   fill_weights(parameters, random, [](double x) { return x; });
-  const Batch batch = random_batch(tiny, sequences, random);
-  Model<double> model{tiny, sequences};
+  const Batch batch = random_batch(shape, sequences, random);
+  Model<double> model{shape, sequences};
   const auto run = [&] {
     return run_micro_step(parameters, model, batch.tokens.data(), batch.targets.data());
   };
@@ -74,6 +63,27 @@ TEST_CASE("gradients of every parameter agree with finite differences") {
       CHECK(std::abs(slope - gradients[i]) < 1e-8);
     }
   }
+}
+
+}  // namespace
+
+TEST_CASE("the forward pass computes the transformer's loss") {
+  auto random = flatshard_test::generator(1);
+  for (const ModelShape& shape : {tiny, untied}) {
+    PlainParameters<double> parameters{shape, nan_double};
+    fill_weights(parameters, random, [](double x) { return x; });
+    const Batch batch = random_batch(shape, 3, random);
+    Model<double> model{shape, 3};
+    const double loss =
+        run_micro_step(parameters, model, batch.tokens.data(), batch.targets.data());
+    CHECK(loss == doctest::Approx(NaiveGpt{shape, parameters}.loss(batch)).epsilon(1e-12));
+  }
+}
+
+TEST_CASE("gradients of every parameter agree with finite differences") {
+  auto random = flatshard_test::generator(2);
+  check_gradients(tiny, random);
+  check_gradients(untied, random);
 }
 
 TEST_CASE("the loss scale multiplies every gradient") {
@@ -123,28 +133,30 @@ TEST_CASE_TEMPLATE("bits depend neither on the instruction set nor on where thin
 
 TEST_CASE_TEMPLATE("16-bit weights: the fp32 model's gradients, rounded once", Compute,
                    flatshard::Bf16, flatshard::Half) {
-  auto random = flatshard_test::generator(5);
-  PlainParameters<Compute> narrow_ones{tiny, Compute{0xffff}};
-  fill_weights(narrow_ones, random,
-               [](double x) { return flatshard::convert<Compute>(static_cast<float>(x)); });
-  PlainParameters<float> wide_ones{tiny, nan_float};
-  widen(wide_ones.weights(), narrow_ones.weights(), static_cast<std::int64_t>(wide_ones.count()));
-  const Batch batch = random_batch(tiny, 2, random);
-  Model<Compute> narrow_model{tiny, 2};
-  Model<float> wide_model{tiny, 2};
-  const double loss =
-      run_micro_step(narrow_ones, narrow_model, batch.tokens.data(), batch.targets.data());
-  CHECK(loss == run_micro_step(wide_ones, wide_model, batch.tokens.data(), batch.targets.data()));
-  std::vector<Compute> expected(wide_ones.count());
-  narrow(expected.data(), wide_ones.gradients(), static_cast<std::int64_t>(expected.size()));
-  CHECK(same_bits(narrow_ones.gradients(), expected.data(), expected.size()));
+  for (const ModelShape& shape : {tiny, untied}) {
+    auto random = flatshard_test::generator(5);
+    PlainParameters<Compute> narrow_ones{shape, Compute{0xffff}};
+    fill_weights(narrow_ones, random,
+                 [](double x) { return flatshard::convert<Compute>(static_cast<float>(x)); });
+    PlainParameters<float> wide_ones{shape, nan_float};
+    widen(wide_ones.weights(), narrow_ones.weights(), static_cast<std::int64_t>(wide_ones.count()));
+    const Batch batch = random_batch(shape, 2, random);
+    Model<Compute> narrow_model{shape, 2};
+    Model<float> wide_model{shape, 2};
+    const double loss =
+        run_micro_step(narrow_ones, narrow_model, batch.tokens.data(), batch.targets.data());
+    CHECK(loss == run_micro_step(wide_ones, wide_model, batch.tokens.data(), batch.targets.data()));
+    std::vector<Compute> expected(wide_ones.count());
+    narrow(expected.data(), wide_ones.gradients(), static_cast<std::int64_t>(expected.size()));
+    CHECK(same_bits(narrow_ones.gradients(), expected.data(), expected.size()));
+  }
 }
 
 TEST_CASE("parameters carry GPT-2's names and sizes") {
   const std::vector<ModuleSpec> modules = model_modules({.layers = 3});
   REQUIRE(modules.size() == 4);
   CHECK(modules[0].name.empty());
-  CHECK(modules[0].parameters.size() == root_tensor_count);
+  CHECK(modules[0].parameters.size() == root_tensor_count - 1);
   CHECK(modules[3].name == "h.2");
   CHECK(modules[3].parameters.size() == block_tensor_count);
   CHECK(modules[3].parameters[static_cast<std::size_t>(BlockTensor::fc_proj_weight)].name ==
@@ -152,4 +164,9 @@ TEST_CASE("parameters carry GPT-2's names and sizes") {
   CHECK(modules[1].parameters[static_cast<std::size_t>(BlockTensor::proj_weight)].value ==
         doctest::Approx(0.02 / std::sqrt(6.0)));
   CHECK(parameter_count({}) == 834304);
+  const std::vector<ModuleSpec> with_head = model_modules({.untied_head = true});
+  REQUIRE(with_head[0].parameters.size() == root_tensor_count);
+  CHECK(with_head[0].parameters[static_cast<std::size_t>(RootTensor::head)].name ==
+        "lm_head.weight");
+  CHECK(parameter_count({.untied_head = true}) == 834304 + 256 * 128);
 }

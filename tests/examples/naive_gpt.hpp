@@ -101,13 +101,14 @@ class NaiveGpt {
         stream[r][i] = wte[static_cast<std::size_t>(tokens[r]) * c + i] + wpe[r * c + i];
     for (std::int64_t layer = 0; layer < shape_.layers; ++layer)
       add_block(stream, "h." + std::to_string(layer));
+    const Row& head = shape_.untied_head ? tensor(".lm_head.weight") : wte;
     double loss = 0;
     for (std::size_t r = 0; r < stream.size(); ++r) {
       const Row last = norm(stream[r], ".ln_f");
       double total = 0, wanted = 0;
       for (std::size_t v = 0; v < static_cast<std::size_t>(shape_.vocabulary); ++v) {
         double logit = 0;
-        for (std::size_t i = 0; i < c; ++i) logit += wte[v * c + i] * last[i];
+        for (std::size_t i = 0; i < c; ++i) logit += head[v * c + i] * last[i];
         total += std::exp(logit);
         if (v == static_cast<std::size_t>(targets[r])) wanted = logit;
       }

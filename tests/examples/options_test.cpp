@@ -135,6 +135,11 @@ TEST_CASE("every option is read") {
   CHECK(o.threads == 2);
   CHECK(o.metrics == "out.jsonl");
   CHECK(o.plan);
+  CHECK(o.device == Place::host);
+  const Options large = read({"--vocab", "50304", "--untied-head", "--device", "cuda"}).options;
+  CHECK(large.model.vocabulary == 50304);
+  CHECK(large.model.untied_head);
+  CHECK(large.device == Place::cuda);
   CHECK(read({"--step-in-backward", "--clip", "0"}).options.step_in_backward);
   const Options fixed = read({"--precision", "fp16_mixed", "--scaler", "static:0.5"}).options;
   CHECK(fixed.scaler == Scaler::constant);
@@ -164,7 +169,7 @@ TEST_CASE("every name that --list prints is taken, and means what it says") {
     if (option == "--optimizer") CHECK(name_of(o.optimizer) == name);
     ++names;
   }
-  CHECK(names == 7 + 8 + 3 + 2 + 3 + 4 + 3 + 3 + 3 + 2);
+  CHECK(names == 7 + 8 + 3 + 2 + 3 + 4 + 3 + 3 + 3 + 2 + 2);
 }
 
 TEST_CASE("what cannot be meant is refused in one sentence") {
@@ -191,6 +196,11 @@ TEST_CASE("what cannot be meant is refused in one sentence") {
   check_refused({"--precision", "fp16_mixed", "--scaler", "static:0"}, "above 0");
   check_refused({"--precision", "fp16_mixed", "--scaler", "torch:2"}, "torch:2");
   check_refused({"--step-in-backward"}, "--clip 0");
+  check_refused({"--vocab", "255"}, "--vocab must be at least 256, not 255");
+  check_refused({"--device", "gpu"}, "--device takes one of host, cuda");
+  check_refused({"--device", "cuda", "--precision", "fp64"}, "--device cuda computes in fp32");
+  check_refused({"--device", "cuda", "--threads", "2"}, "host kernels");
+  check_refused({"--device", "cuda", "--stream", "threaded"}, "host kernels");
   check_refused({"file.txt"}, "file.txt");
 }
 
@@ -198,7 +208,7 @@ TEST_CASE("a number is all of its text, and within its range") {
   for (const char* option :
        {"--layers", "--width", "--heads", "--context", "--batch", "--accumulate", "--steps",
         "--seed", "--ranks", "--shard-group", "--prefetch-forward", "--max-live", "--persist",
-        "--threads", "--lr", "--weight-decay", "--clip", "--initial-scale"})
+        "--threads", "--vocab", "--lr", "--weight-decay", "--clip", "--initial-scale"})
     for (const char* text : {"", " ", "x", "1x", "1 2", "+1", "0x10", "1e999"})
       check_refused({option, text}, option);
   for (const char* option : {"--steps", "--seed", "--max-live", "--persist", "--ranks"})
@@ -209,6 +219,7 @@ TEST_CASE("a number is all of its text, and within its range") {
 TEST_CASE("what no machine can do is refused") {
   check_refused({"--lr", "1e39"}, "--lr");
   check_refused({"--layers", "9223372036854775807"}, "--layers must be at most 10000");
+  check_refused({"--vocab", "1073741825"}, "--vocab must be at most 1073741824");
   check_refused({"--ranks", "65537", "--batch", "65537"}, "--ranks must be at most 65536");
   check_refused({"--threads", "2147483647"}, "--threads must be at most 1024");
   check_refused({"--batch", "4611686018427387904"}, "memory");
@@ -231,6 +242,9 @@ TEST_CASE("metrics do not overwrite the data") {
 TEST_CASE("--help names every option") {
   const std::string help = *read({"--help"}).answer;
   for (const char* option : {"--data",
+                             "--vocab",
+                             "--untied-head",
+                             "--device",
                              "--ranks",
                              "--strategy",
                              "--shard-group",

@@ -57,7 +57,7 @@ class PlainParameters {
   void backward_block(std::int64_t layer, Use use) {
     use(block<const Compute>(weights(), layer), block<Compute>(gradients(), layer));
   }
-  float loss_scale() const { return scale; }
+  const float* loss_scale() const { return &scale; }
 
   float scale = 1.0f;
 
@@ -73,7 +73,7 @@ class PlainParameters {
   template <class Tensors, class T>
   Tensors pointers(T* base, std::size_t module) const {
     Tensors out;
-    for (std::size_t i = 0; i < out.pointer.size(); ++i)
+    for (std::size_t i = 0; i < modules_[module].parameters.size(); ++i)
       out.pointer[i] = base + begin_[first_[module] + i];
     return out;
   }
