@@ -29,7 +29,7 @@ Case random_case(Random& random) {
     Options options;
     options.groups.resize(3);
     options.persistence_threshold = between(random, 0, 1) * between(random, 0, 500);
-    if (between(random, 0, 1) == 0) options.wrap = wrap::up_to(between(random, 0, 3000));
+    if (between(random, 0, 1) == 0) options.wrap = wrap::up_to(between(random, 1, 3000));
     if (refusal(model, request, options).empty())
       return {model, make_plan(model, request, options)};
   }
