@@ -40,7 +40,7 @@ struct CommitOptions {
   Bytes bytes = 0;        // that the ranks will write together; 0: free space is not asked
   Bytes reserve = Bytes{64} << 20;  // to be left free
   ExistingStep existing = ExistingStep::Refuse;
-  Retention retention;
+  Retention retention = {};
 };
 
 /// A save in progress. The calls of each rank:
