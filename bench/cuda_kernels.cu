@@ -25,8 +25,8 @@ void copy_bench(CudaBench& bench, Report& report, const Size& size, double& best
   bench.reset();
   const cuda::CopyPiece piece{bench.filled<float>(size.count, 1), bench.array<float>(size.count),
                               size.count, 0};
-  const double ms = bench.milliseconds(
-      [&] { cuda::Copy<float, float, Packs>::one(piece, bench.native()); });
+  const double ms =
+      bench.milliseconds([&] { cuda::Copy<float, float, Packs>::one(piece, bench.native()); });
   report.add("copy fp32, packs " + std::to_string(Packs), size.name, 8 * size.count, ms);
   best = std::max(best, static_cast<double>(8 * size.count) * 1e-9 / ms);
 }
@@ -174,8 +174,7 @@ void list_bench(CudaBench& bench, Report& report, const std::string& pair, const
 }
 
 template <class From, class To>
-void reduce_bench(CudaBench& bench, Report& report, const char* pair, const Size& size,
-                  int terms) {
+void reduce_bench(CudaBench& bench, Report& report, const char* pair, const Size& size, int terms) {
   bench.reset();
   std::vector<const void*> sources;
   for (int k = 0; k < terms; ++k)
@@ -284,8 +283,8 @@ void run(bool json, bool with_variants) {
     step_benches(bench, report, size);
     if (with_variants) variants(bench, report, size);
   }
-  for (const auto& [name, tensors] : {std::pair{"gpt2-148", gpt2(12, 768)},
-                                      std::pair{"gpt2-292", gpt2(24, 1600)}}) {
+  for (const auto& [name, tensors] :
+       {std::pair{"gpt2-148", gpt2(12, 768)}, std::pair{"gpt2-292", gpt2(24, 1600)}}) {
     list_bench<float, float>(bench, report, "fp32", name, tensors);
     list_bench<float, Bf16>(bench, report, "fp32 to bf16", name, tensors);
     list_bench<Bf16, Bf16>(bench, report, "bf16", name, tensors);

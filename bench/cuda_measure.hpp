@@ -89,10 +89,11 @@ class Report {
   void add(const std::string& name, const std::string& size, Bytes bytes, double milliseconds) {
     const double rate = static_cast<double>(bytes) * 1e-9 / milliseconds;
     if (json_)
-      std::printf("{\"bench\": \"%s\", \"size\": \"%s\", \"bytes\": %lld, \"ms\": %.5f, "
-                  "\"tb_s\": %.4f, \"share\": %.4f}\n",
-                  name.c_str(), size.c_str(), static_cast<long long>(bytes), milliseconds, rate,
-                  copy_ > 0 ? rate / copy_ : 0.0);
+      std::printf(
+          "{\"bench\": \"%s\", \"size\": \"%s\", \"bytes\": %lld, \"ms\": %.5f, "
+          "\"tb_s\": %.4f, \"share\": %.4f}\n",
+          name.c_str(), size.c_str(), static_cast<long long>(bytes), milliseconds, rate,
+          copy_ > 0 ? rate / copy_ : 0.0);
     else
       std::printf("%-44s %10s %14lld B %10.4f ms %7.3f TB/s %6.3f of the copy\n", name.c_str(),
                   size.c_str(), static_cast<long long>(bytes), milliseconds, rate,

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "../../src/core/cuda_stream.hpp"
+#include "../../src/ops/cuda_kernels.hpp"
 #include "builtin_steps.hpp"
-#include "core/cuda_stream.hpp"
-#include "ops/cuda_kernels.hpp"
 
 namespace flatshard::cuda {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "core/cuda_check.hpp"
+#include "../../src/core/cuda_check.hpp"
 
 namespace flatshard::cuda {
 

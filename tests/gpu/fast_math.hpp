@@ -12,11 +12,11 @@ using namespace flatshard;
 template <class Functor>
 struct UnderFastMath : Functor {};
 
-using FastMathRows = StepRowList<StepTypes<float, float, float>,                //
-                                 StepTypes<double, double, double>,             //
-                                 StepTypes<Bf16, Bf16, Bf16>,                   //
-                                 StepTypes<Half, Half, Half>,                   //
-                                 StepTypes<float, float, float, Bf16>,          //
+using FastMathRows = StepRowList<StepTypes<float, float, float>,        //
+                                 StepTypes<double, double, double>,     //
+                                 StepTypes<Bf16, Bf16, Bf16>,           //
+                                 StepTypes<Half, Half, Half>,           //
+                                 StepTypes<float, float, float, Bf16>,  //
                                  StepTypes<Bf16, float, Bf16, NoCopy, true>>;
 
 /// destination[i] = convert(source[i]) between floating dtypes, on a cudaStream_t.

@@ -123,9 +123,8 @@ void check_conclude(const LossScaler& scaler, const StepSettings& settings, int 
 }  // namespace
 
 TEST_CASE("fill: every initializer and dtype, across canonical index 2^32") {
-  const Initializer initializers[] = {init::normal{0.02, seed()},
-                                      init::uniform{-0.1, 0.3, seed()}, init::constant{-1.0 / 3},
-                                      init::zeros{}};
+  const Initializer initializers[] = {init::normal{0.02, seed()}, init::uniform{-0.1, 0.3, seed()},
+                                      init::constant{-1.0 / 3}, init::zeros{}};
   for (const Initializer& initializer : initializers)
     for (DType dtype : floating) {
       for (Elements count : {0, 1, 7, 1025}) check_fill(initializer, dtype, 32, count);

@@ -1,5 +1,5 @@
-// Every kernel template beyond 2^31 elements: windows at both ends and around 2^31 against the host,
-// which computes only them. Needs 45 GB of device memory.
+// Every kernel template beyond 2^31 elements: windows at both ends and around 2^31 against the
+// host, which computes only them. Needs 45 GB of device memory.
 #include <flatshard/ops/optimizer.hpp>
 
 #include "kernels_gpu.hpp"
@@ -116,8 +116,7 @@ TEST_CASE("large: fill and zero") {
   run_on_gpu([&](const KernelTable& kernels, StreamRef stream) {
     kernels.zero(memory.data(), 2 * count, stream);
   });
-  for (Elements begin : windows)
-    CHECK(memory.equals(begin, std::vector<std::byte>(2 * window)));
+  for (Elements begin : windows) CHECK(memory.equals(begin, std::vector<std::byte>(2 * window)));
 }
 
 TEST_CASE("large: cast, add, reduce") {
@@ -132,8 +131,7 @@ TEST_CASE("large: cast, add, reduce") {
       CAPTURE(begin);
       std::vector<std::vector<std::byte>> parts;
       std::vector<const void*> sources;
-      for (const int term : terms)
-        parts.push_back(window_of(DType::BFloat16, values(term), begin));
+      for (const int term : terms) parts.push_back(window_of(DType::BFloat16, values(term), begin));
       for (const auto& part : parts) sources.push_back(part.data());
       std::vector<std::byte> expected(4 * window);
       run_on_host([&](const KernelTable& kernels, StreamRef stream) {
