@@ -73,6 +73,9 @@ def set_cases():
     yield "single_wins", folder("{", one=a) | {"model.safetensors": a}, "accept", 0
     yield "other_file_beside", folder(good, one=a, two=b, other=b"junk"), "accept", 0
     yield "names_without_count", folder(index('{"a":"x.safetensors","b":"y.safetensors"}'), x=a, y=b), "accept", 0
+    odd = ("x-of-00009.safetensorZ", "-of-0000x.safetensors")
+    named = index(json.dumps({"a": odd[0], "b": odd[1]})).encode()
+    yield "names_that_only_look_counted", {index_name: named, odd[0]: a, odd[1]: b}, "accept", 0
     yield "total_size_wrong", folder(index(GOOD_MAP, '{"total_size":9}'), one=a, two=b), "accept", 1
     yield "total_size_absent", folder(index(GOOD_MAP, "{}"), one=a, two=b), "accept", 1
     yield "empty", {"other.safetensors": a}, "MissingFile", 0

@@ -49,7 +49,8 @@ TEST_CASE("data need not be in memory, the header must") {
   const auto size = static_cast<Bytes>(file.size());
   CHECK(parse_header(bytes.first(file.size() - 4), size) == parse_whole(file));
   CHECK_THROWS_AS(parse_header(bytes.first(file.size() - 5), size), flatshard::UsageError);
-  CHECK_THROWS_AS(parse_header(bytes.first(7), size), flatshard::UsageError);
+  CHECK_THROWS_WITH_AS(parse_header(bytes.first(7), size), "parse_header: fewer than 8 bytes given",
+                       flatshard::UsageError);
 }
 
 TEST_CASE("an error names the path, the byte, the tensor and the fault") {

@@ -145,6 +145,8 @@ TEST_CASE("sizes that overflow a file and headers above the limit are refused") 
   CHECK_THROWS_AS(plan_header(tensors), UsageError);  // the data would fit, not with the header
   tensors.push_back({"8", StoredType::U8, {largest}});
   CHECK_THROWS_AS(plan_header(tensors), UsageError);
+  CHECK_THROWS_WITH_AS(plan_header(std::vector<TensorSpec>(1'000'001)),
+                       "plan_header: more tensors than 1000000", UsageError);
   const Bytes room = ReadLimits{}.header_bytes;
   const auto plan_with = [](Bytes value) {
     return plan_header({}, {{"k", std::string(static_cast<std::size_t>(value), 'v')}});
