@@ -2,6 +2,7 @@
 
 #include <flatshard/core/error.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -45,17 +46,20 @@ std::size_t character_length(std::string_view text, std::size_t position) {
   return is_scalar_of_length(code, length) ? length : 0;
 }
 
+bool needs_escape(char character) {
+  const auto byte = static_cast<unsigned char>(character);
+  return byte < 0x20 || byte == 0x7F || character == '"' || character == '\\';
+}
+
 void append_escaped(std::string& out, char character) {
   const auto byte = static_cast<unsigned char>(character);
   if (character == '"' || character == '\\') {
     out += '\\';
     out += character;
-  } else if (byte < 0x20 || byte == 0x7F) {
+  } else {
     out += "\\u00";
     out += hex_digits[byte >> 4];
     out += hex_digits[byte & 15];
-  } else {
-    out += character;
   }
 }
 
@@ -64,6 +68,17 @@ void append_hex(std::string& out, char character) {
   out += "\\x";
   out += hex_digits[byte >> 4];
   out += hex_digits[byte & 15];
+}
+
+/// One character, or one byte that is none.
+void append_printable(std::string& out, std::string_view character, bool valid) {
+  if (!valid) {
+    append_hex(out, character[0]);
+  } else if (needs_escape(character[0])) {
+    append_escaped(out, character[0]);
+  } else {
+    out += character;
+  }
 }
 
 }  // namespace
@@ -80,7 +95,14 @@ bool is_utf8(std::string_view text) {
 void append_json_string(std::string& json, std::string_view text) {
   FLATSHARD_EXPECTS(is_utf8(text), "JSON: " + in_quotes(text) + " is not UTF-8");
   json += '"';
-  for (const char character : text) append_escaped(json, character);
+  std::size_t done = 0;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    if (!needs_escape(text[at])) continue;
+    json += text.substr(done, at - done);
+    append_escaped(json, text[at]);
+    done = at + 1;
+  }
+  json += text.substr(done);
   json += '"';
 }
 
@@ -89,10 +111,8 @@ std::string in_quotes(std::string_view text) {
   std::size_t at = 0;
   while (at < text.size() && at < longest_quote) {
     const std::size_t length = character_length(text, at);
-    if (length == 0) append_hex(out, text[at++]);
-    if (length == 1) append_escaped(out, text[at]);
-    if (length > 1) out += text.substr(at, length);
-    at += length;
+    append_printable(out, text.substr(at, std::max<std::size_t>(length, 1)), length > 0);
+    at += std::max<std::size_t>(length, 1);
   }
   return out + (at < text.size() ? "\"..." : "\"");
 }

@@ -130,7 +130,7 @@ TEST_CASE("limits are the caller's") {
 }
 
 TEST_CASE("a deep header is refused in bounded time and stack") {
-  const std::string deep(3'000'000, '[');
+  const std::string deep(300'000, '[');
   CHECK(fault_of(file_of(deep))->kind() == Fault::WrongType);
   const std::string in_field = R"({"a":{"x":)" + deep;
   CHECK(fault_of(file_of(in_field), {}, Mode::Compatible)->kind() == Fault::TooDeep);
@@ -139,7 +139,7 @@ TEST_CASE("a deep header is refused in bounded time and stack") {
 }
 
 TEST_CASE("one long string or name is refused and the message stays short") {
-  const std::string text(5'000'000, 'x');
+  const std::string text(300'000, 'x');
   for (const std::string& json :
        {"{\"" + text, "{\"" + text + "\":1}", "{\"a\":{\"" + text + "\":1}}",
         "{\"a\":{\"dtype\":\"" + text + "\"}}", text}) {
@@ -173,7 +173,7 @@ TEST_CASE("a length that lies about a file reads nothing of it") {
 TEST_CASE("a header of several pieces is read whole") {
   const ScratchFolder folder;
   const std::string path = folder / "long.safetensors";
-  std::string json = "{\"__metadata__\":{\"k\":\"" + std::string(3'000'000, 'v') + "\"},";
+  std::string json = "{\"__metadata__\":{\"k\":\"" + std::string(1'500'000, 'v') + "\"},";
   const std::string file = file_of(json + entry_json("a", "U8", "4", "0,4") + "}", "abcd");
   write_file(path, file);
   CHECK(read_header(flatshard::File::open_for_reading(path)) == parse_whole(file));

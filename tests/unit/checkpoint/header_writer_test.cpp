@@ -147,12 +147,8 @@ TEST_CASE("sizes that overflow a file and headers above the limit are refused") 
   CHECK_THROWS_AS(plan_header(tensors), UsageError);
   CHECK_THROWS_WITH_AS(plan_header(std::vector<TensorSpec>(1'000'001)),
                        "plan_header: more tensors than 1000000", UsageError);
-  const Bytes room = ReadLimits{}.header_bytes;
-  const auto plan_with = [](Bytes value) {
-    return plan_header({}, {{"k", std::string(static_cast<std::size_t>(value), 'v')}});
-  };
-  CHECK_NOTHROW(plan_with(room - data_alignment));
-  CHECK_THROWS_AS(plan_with(room), UsageError);
+  const auto room = static_cast<std::size_t>(ReadLimits{}.header_bytes);
+  CHECK_THROWS_AS(plan_header({}, {{"k", std::string(room, 'v')}}), UsageError);
 }
 
 TEST_CASE("a header is encoded into the room that it has, or not at all") {
