@@ -18,6 +18,11 @@ constexpr const char* exit_codes =
     "configuration\n"
     "cannot be meant; 3 a file cannot be read or written, or is damaged.";
 
+constexpr const char* what_a_path_is =
+    "a safetensors file, an index, a folder with either, a checkpoint, or a folder of checkpoints "
+    "(the "
+    "newest whole one)";
+
 template <class Request>
 CLI::App* add_command(CLI::App& app, Answer& answer, const char* name, const char* what,
                       std::shared_ptr<Request> request, Outcome (*run)(const Request&)) {
@@ -61,6 +66,101 @@ void add_translate(CLI::App& app, Answer& answer) {
       ->type_name("NAME");
 }
 
+void add_inspect(CLI::App& app, Answer& answer) {
+  auto request = std::make_shared<InspectRequest>();
+  CLI::App* command =
+      add_command(app, answer, "inspect",
+                  "show tensors, shapes, dtypes and bytes; of a checkpoint also step "
+                  "and optimizer",
+                  request, run_inspect);
+  command->add_option("PATH", request->path, what_a_path_is)->required();
+  command->add_flag("--json", request->json, "as JSON");
+}
+
+void add_verify(CLI::App& app, Answer& answer) {
+  auto request = std::make_shared<VerifyRequest>();
+  CLI::App* command =
+      add_command(app, answer, "verify",
+                  "check structure, and digests where a manifest is; every checkpoint "
+                  "of a folder",
+                  request, run_verify);
+  command->add_option("PATH", request->path, what_a_path_is)->required();
+}
+
+void add_diff(CLI::App& app, Answer& answer) {
+  auto request = std::make_shared<DiffRequest>();
+  CLI::App* command =
+      add_command(app, answer, "diff",
+                  "compare tensors by name: shape, dtype, bits, largest absolute and "
+                  "relative difference",
+                  request, run_diff);
+  command->add_option("A", request->a, what_a_path_is)->required();
+  command->add_option("B", request->b, "the same")->required();
+  command->add_flag("--json", request->json, "as JSON");
+}
+
+CLI::Option* add_shard_size(CLI::App* command, const std::shared_ptr<RewriteRequest>& request) {
+  return command
+      ->add_option("--shard-size", request->shard_bytes,
+                   "most bytes of tensors per file: 5GB (10^9) or 5GiB (2^30)")
+      ->transform(CLI::AsSizeValue(true))
+      ->check(CLI::PositiveNumber)
+      ->type_name("BYTES");
+}
+
+void add_output(CLI::App* command, const std::shared_ptr<RewriteRequest>& request) {
+  command
+      ->add_option(
+          "-o,--output", request->output,
+          "a new file (NAME.safetensors), or a new folder for model.safetensors or a sharded "
+          "set; appears only when all is written")
+      ->required();
+}
+
+void add_convert(CLI::App& app, Answer& answer) {
+  auto request = std::make_shared<RewriteRequest>();
+  CLI::App* command =
+      add_command(app, answer, "convert", "write tensors again with another dtype or shard size",
+                  request, run_rewrite);
+  command->add_option("PATH", request->inputs, what_a_path_is)->required()->expected(1);
+  add_output(command, request);
+  const std::map<std::string, flatshard::DType> dtypes{
+      {"float64", flatshard::DType::Float64},        {"float32", flatshard::DType::Float32},
+      {"bfloat16", flatshard::DType::BFloat16},      {"float16", flatshard::DType::Float16},
+      {"float8_e4m3", flatshard::DType::Float8E4M3}, {"float8_e5m2", flatshard::DType::Float8E5M2}};
+  command
+      ->add_option_function<std::string>(
+          "--dtype",
+          [request, dtypes](const std::string& name) { request->dtype = dtypes.at(name); },
+          "of floating-point tensors, rounded to nearest even: float64, float32, bfloat16, "
+          "float16, "
+          "float8_e4m3, float8_e5m2; other tensors stay as they are")
+      ->check(CLI::IsMember(dtypes))
+      ->type_name("DTYPE");
+  add_shard_size(command, request);
+}
+
+void add_merge(CLI::App& app, Answer& answer) {
+  auto request = std::make_shared<RewriteRequest>();
+  CLI::App* command =
+      add_command(app, answer, "merge",
+                  "write the tensors of several files or sets, or of a sharded set, into one file",
+                  request, run_rewrite);
+  command->add_option("PATHS", request->inputs, what_a_path_is)->required();
+  add_output(command, request);
+}
+
+void add_split(CLI::App& app, Answer& answer) {
+  auto request = std::make_shared<RewriteRequest>();
+  CLI::App* command =
+      add_command(app, answer, "split",
+                  "write a sharded set with an index, as Hugging Face's libraries read it", request,
+                  run_rewrite);
+  command->add_option("PATH", request->inputs, what_a_path_is)->required()->expected(1);
+  add_output(command, request);
+  add_shard_size(command, request)->required();
+}
+
 }  // namespace
 
 std::function<Outcome()> read_command_line(int argc, const char* const* argv) {
@@ -69,13 +169,19 @@ std::function<Outcome()> read_command_line(int argc, const char* const* argv) {
   app.require_subcommand(1);
   app.footer(exit_codes);
   app.set_version_flag("--version", "flatshard " FLATSHARD_TOOL_VERSION);
+  add_inspect(app, answer);
+  add_verify(app, answer);
+  add_diff(app, answer);
+  add_convert(app, answer);
+  add_merge(app, answer);
+  add_split(app, answer);
   add_translate(app, answer);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
     const auto chosen = app.get_subcommands();
-    const std::string help = chosen.empty() ? app.help() : chosen.front()->help();
-    return [help] { return Outcome{help, success}; };
+    const std::string help = chosen.empty() ? app.help() : chosen.front()->help("flatshard");
+    return [help] { return Outcome{help + "\n", success}; };
   } catch (const CLI::CallForVersion& version) {
     const std::string text = std::string(version.what()) + "\n";
     return [text] { return Outcome{text, success}; };

@@ -10,6 +10,7 @@
 
 #include "command_line.hpp"
 #include "error.hpp"
+#include "printable.hpp"
 
 namespace {
 
@@ -22,7 +23,7 @@ void open_standard_streams() {
 }
 
 int complain(const char* what, int code) {
-  std::fprintf(stderr, "flatshard: %s\n", what);
+  std::fprintf(stderr, "flatshard: %s\n", tool::printable(what).c_str());
   return code;
 }
 
