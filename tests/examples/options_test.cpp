@@ -239,6 +239,16 @@ TEST_CASE("metrics do not overwrite the data") {
   CHECK_NOTHROW(read({"--data", text.c_str(), "--metrics", same.c_str()}));
 }
 
+TEST_CASE("checkpoints are saved into a folder, every so many steps or at the end") {
+  const Options options = read({"--save", "runs", "--save-every", "3", "--resume", "old"}).options;
+  CHECK(options.save == "runs");
+  CHECK(options.save_every == 3);
+  CHECK(options.resume == "old");
+  CHECK(read({"--save", "runs"}).options.save_every == 0);
+  check_refused({"--save-every", "3"}, "needs --save");
+  check_refused({"--save", "runs", "--save-every", "-1"}, "at least 0");
+}
+
 TEST_CASE("--help names every option") {
   const std::string help = *read({"--help"}).answer;
   for (const char* option : {"--data",
@@ -260,6 +270,9 @@ TEST_CASE("--help names every option") {
                              "--reduce",
                              "--reduce-dtype",
                              "--steps",
+                             "--save",
+                             "--save-every",
+                             "--resume",
                              "--seed",
                              "--lr",
                              "--weight-decay",
