@@ -26,6 +26,7 @@ class AsyncSaver {
  public:
   /// Options are those of every save. Throws UsageError for Writers::RankZero.
   AsyncSaver(Engine& engine, const SaveOptions& options);
+  /// Of a Sharder.
   template <StrategyPolicy Strategy, PrecisionPolicy Precision, OffloadPolicy Offload>
   AsyncSaver(Sharder<Strategy, Precision, Offload>& trainer, const SaveOptions& options)
       : AsyncSaver(trainer.engine(), options) {}

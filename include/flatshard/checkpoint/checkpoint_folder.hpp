@@ -27,7 +27,7 @@ enum class ExistingStep : std::uint8_t {
 
 /// Where a save is written before it is published: a value that rank 0 makes and all ranks share.
 struct StageName {
-  std::int64_t step = 0;
+  std::int64_t step = 0;      // that is saved
   std::uint64_t save_id = 0;  // random, odd; 0: none
   /// ".tmp-<step>-<save id in 16 hexadecimal digits>"
   std::string folder_name() const;
@@ -50,7 +50,7 @@ class CheckpointFolder {
   explicit CheckpointFolder(const std::string& path,
                             FileOperations& operations = posix_file_operations());
 
-  const Folder& folder() const { return folder_; }
+  const Folder& folder() const { return folder_; }  // open and locked
   /// What could not be swept, one line each.
   const std::vector<std::string>& warnings() const { return warnings_; }
 

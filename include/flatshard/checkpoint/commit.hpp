@@ -20,8 +20,8 @@ class RankAgreement {
   RankAgreement& operator=(const RankAgreement&) = delete;
   virtual ~RankAgreement() = default;
 
-  virtual Rank rank() const = 0;
-  virtual int size() const = 0;
+  virtual Rank rank() const = 0;  // of the caller
+  virtual int size() const = 0;   // number of ranks
   /// Every rank's text, by rank, on every rank.
   virtual std::vector<std::string> all_gather(const std::string& text) = 0;
 };
@@ -34,13 +34,14 @@ class SoloAgreement final : public RankAgreement {
   std::vector<std::string> all_gather(const std::string& text) override { return {text}; }
 };
 
+/// What rank 0 needs to know of a save.
 struct CommitOptions {
   std::string folder;     // of checkpoints; rank 0's counts
   std::int64_t step = 0;  // rank 0's counts
   Bytes bytes = 0;        // that the ranks will write together; 0: free space is not asked
-  Bytes reserve = Bytes{64} << 20;  // to be left free
-  ExistingStep existing = ExistingStep::Refuse;
-  Retention retention = {};
+  Bytes reserve = Bytes{64} << 20;               // to be left free
+  ExistingStep existing = ExistingStep::Refuse;  // of a step that is there already
+  Retention retention = {};                      // of older checkpoints
 };
 
 /// A save in progress. The calls of each rank:
@@ -60,7 +61,7 @@ class Commit {
   Commit& operator=(const Commit&) = delete;
   ~Commit();
 
-  const StageName& stage() const { return stage_; }
+  const StageName& stage() const { return stage_; }  // where this save is written
   /// Local. Calls work(folder of the stage); work writes files and synchronizes each, but runs no
   /// collective. Does nothing once an earlier work has failed.
   void run(const std::function<void(const Folder& stage)>& work) noexcept;

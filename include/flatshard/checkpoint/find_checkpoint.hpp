@@ -18,9 +18,10 @@ std::string step_folder_name(std::int64_t step);
 /// The inverse; none for any other name.
 std::optional<std::int64_t> step_of(const std::string& folder_name);
 
+/// A whole checkpoint.
 struct FoundCheckpoint {
-  std::string path;
-  Manifest manifest;
+  std::string path;   // of its folder
+  Manifest manifest;  // what it says of itself
   /// Why newer or pointed-to checkpoints were passed over, one line each.
   std::vector<std::string> passed_over;
 };

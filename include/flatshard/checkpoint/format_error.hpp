@@ -10,6 +10,7 @@
 
 namespace flatshard::safetensors {
 
+/// What is wrong; each with its own test cases.
 enum class Fault : std::uint8_t {
   // the frame of a file
   HeaderTooSmall,       // fewer than the 8 bytes of the header's length
@@ -56,12 +57,13 @@ class FormatError : public Error {
     std::string tensor{};  // decoded name; empty: none
   };
 
+  /// `message` says what was found.
   FormatError(Fault fault, const std::string& message, Where where, SourcePlace place = {});
 
-  Fault kind() const noexcept { return fault_; }
-  const std::string& path() const noexcept { return where_.path; }
-  Bytes offset() const noexcept { return where_.offset; }
-  const std::string& tensor() const noexcept { return where_.tensor; }
+  Fault kind() const noexcept { return fault_; }                        // which
+  const std::string& path() const noexcept { return where_.path; }      // Where::path
+  Bytes offset() const noexcept { return where_.offset; }               // Where::offset
+  const std::string& tensor() const noexcept { return where_.tensor; }  // Where::tensor
 
  private:
   Fault fault_;

@@ -20,7 +20,7 @@ enum class Readers : std::uint8_t {
 
 /// Where a parameter or registered buffer comes from in somebody else's file.
 struct TensorSource {
-  std::string name;
+  std::string name;        // in the file
   bool transpose = false;  // of two dimensions: parameter (R, C) is stored as (C, R)
   Elements first_row = 0;  // the parameter is rows [first_row, first_row + its rows) of the
                            // tensor, after transposition
@@ -30,11 +30,12 @@ struct TensorSource {
 /// The source of the parameter or buffer of that full name.
 using SourceOf = std::function<TensorSource(const std::string& name)>;
 
+/// What a load may do, and how.
 struct LoadOptions {
   bool allow_downcast = false;  // a stored dtype that the dtype in memory cannot hold exactly
   bool allow_missing = false;   // parameters and buffers that are not stored keep their values
   bool allow_unused = false;    // stored tensors that nothing takes
-  Readers readers = Readers::EveryRank;
+  Readers readers = Readers::EveryRank;  // who reads
   Bytes block_bytes = Bytes{4} << 20;    // of each staging buffer: a load needs at most two
   FileOperations* operations = nullptr;  // none: the operating system's
 
@@ -48,10 +49,11 @@ struct LoadOptions {
   SourceOf source = {};  // none: under its own name, as is
 };
 
+/// What was loaded.
 struct LoadReport {
-  std::string path;  // of what was loaded
-  Manifest manifest;
-  std::vector<std::string> warnings;
+  std::string path;                   // of what was loaded
+  Manifest manifest;                  // of a checkpoint
+  std::vector<std::string> warnings;  // what was tolerated
 };
 
 /// Goes on from a checkpoint: the folder of one, or a folder of checkpoints, of which the one that
@@ -68,11 +70,13 @@ LoadReport load_checkpoint(Engine& engine, const std::string& path,
 /// Collective, as load_checkpoint(); nothing else changes.
 LoadReport load_tensors(Engine& engine, const std::string& path, const LoadOptions& options = {});
 
+/// Of a Sharder.
 template <StrategyPolicy Strategy, PrecisionPolicy Precision, OffloadPolicy Offload>
 LoadReport load_checkpoint(Sharder<Strategy, Precision, Offload>& trainer, const std::string& path,
                            const LoadOptions& options = {}) {
   return load_checkpoint(trainer.engine(), path, options);
 }
+/// Of a Sharder.
 template <StrategyPolicy Strategy, PrecisionPolicy Precision, OffloadPolicy Offload>
 LoadReport load_tensors(Sharder<Strategy, Precision, Offload>& trainer, const std::string& path,
                         const LoadOptions& options = {}) {
@@ -85,7 +89,7 @@ struct ModelOptions {
   std::function<std::string(const std::string& name)> module_of = {};
   /// Of a parameter; none: trainable, group 0, the precision policy's compute dtype.
   std::function<ParameterOptions(const std::string& name)> parameter_options = {};
-  FileOperations* operations = nullptr;
+  FileOperations* operations = nullptr;  // none: the operating system's
 };
 
 /// Names and shapes from the headers of a safetensors file, index or folder: floating tensors are

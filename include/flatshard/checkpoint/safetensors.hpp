@@ -26,11 +26,11 @@ inline constexpr Bytes data_alignment = 4096;
 
 /// One tensor of a file: row-major, little-endian, bytes [begin, end) of the data section.
 struct TensorEntry {
-  std::string name;
-  StoredType type{};
+  std::string name;                 // unique in the file
+  StoredType type{};                // of its elements
   std::vector<std::int64_t> shape;  // empty: one element
-  Bytes begin = 0;
-  Bytes end = 0;
+  Bytes begin = 0;                  // in the data section
+  Bytes end = 0;                    // in the data section
 
   friend bool operator==(const TensorEntry&, const TensorEntry&) = default;
 };
@@ -46,8 +46,8 @@ using Metadata = std::vector<std::pair<std::string, std::string>>;
 /// tensors[0].begin == 0, tensors[i].begin == tensors[i-1].end,
 /// data_begin + tensors.back().end == file_bytes, and end - begin == elements * bits / 8.
 struct Header {
-  Metadata metadata;
-  std::vector<TensorEntry> tensors;
+  Metadata metadata;                  // "__metadata__"
+  std::vector<TensorEntry> tensors;   // in the order of their bytes
   std::vector<std::size_t> by_name;   // positions in tensors, names ascending
   Bytes data_begin = 0;               // of the data section in the file: 8 + N
   Bytes file_bytes = 0;               // of the whole file
@@ -62,13 +62,14 @@ struct Header {
 /// Bounds on what a file may ask of its reader. The header's bytes bound everything else.
 struct ReadLimits {
   Bytes header_bytes = 100'000'000;  // the reference implementation's limit
-  std::int64_t tensors = 1'000'000;
-  std::int64_t name_bytes = 4096;   // of a tensor
-  std::int64_t dimensions = 64;     // torch.Tensor's limit
-  std::int64_t depth = 8;           // of nested JSON, in fields that Mode::Compatible skips
-  Bytes index_bytes = 100'000'000;  // of a sharded set's index
+  std::int64_t tensors = 1'000'000;  // of a file
+  std::int64_t name_bytes = 4096;    // of a tensor
+  std::int64_t dimensions = 64;      // torch.Tensor's limit
+  std::int64_t depth = 8;            // of nested JSON, in fields that Mode::Compatible skips
+  Bytes index_bytes = 100'000'000;   // of a sharded set's index
 };
 
+/// How much a reader tolerates.
 enum class Mode : std::uint8_t {
   Strict,     // every deviation is an error
   Compatible  // unknown fields of a tensor are skipped with a warning; all else as Strict
@@ -86,9 +87,9 @@ Header read_header(const File& file, const ReadLimits& limits = {}, Mode mode = 
 
 /// A tensor that is to be stored.
 struct TensorSpec {
-  std::string name;
-  StoredType type{};
-  std::vector<std::int64_t> shape;
+  std::string name;                 // unique in the file
+  StoredType type{};                // of its elements
+  std::vector<std::int64_t> shape;  // empty: one element
 };
 
 /// The header of a file with these tensors: the same on every rank that gives the same arguments.

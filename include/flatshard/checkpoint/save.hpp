@@ -20,21 +20,23 @@ enum class Writers : std::uint8_t {
               // writes or that only rank 0 sees
 };
 
+/// What is saved, where, and by whom.
 struct SaveOptions {
   std::string folder = {};                // of checkpoints; this one becomes folder/step-<n>
   std::optional<DType> model_dtype = {};  // of parameters in the model's file; none: the master's
   bool optimizer_state = true;            // false: model only; training cannot go on from it
   Bytes max_file_bytes = 0;               // of tensors per file, more make a set; 0: one file
-  Writers writers = Writers::EveryRank;
-  ExistingStep existing = ExistingStep::Refuse;
-  Retention retention = {};
-  Bytes reserve = Bytes{64} << 20;     // to be left free on the disk
-  Bytes block_bytes = Bytes{8} << 20;  // of each staging buffer: a save needs at most two
+  Writers writers = Writers::EveryRank;   // who writes
+  ExistingStep existing = ExistingStep::Refuse;  // of a step that is there already
+  Retention retention = {};                      // of older checkpoints
+  Bytes reserve = Bytes{64} << 20;               // to be left free on the disk
+  Bytes block_bytes = Bytes{8} << 20;            // of each staging buffer: a save needs at most two
   std::vector<std::pair<std::string, std::string>> user =
       {};                                // into the manifest: data position...
   FileOperations* operations = nullptr;  // none: the operating system's
 };
 
+/// What was saved.
 struct SaveReport {
   std::string path;                   // of the checkpoint, durable
   std::vector<std::string> warnings;  // rank 0: what sweeping or retention could not do
@@ -50,6 +52,7 @@ struct SaveReport {
 /// CheckpointError, alike on all ranks, when any rank failed: then nothing was published.
 SaveReport save_checkpoint(Engine& engine, const SaveOptions& options);
 
+/// Of a Sharder.
 template <StrategyPolicy Strategy, PrecisionPolicy Precision, OffloadPolicy Offload>
 SaveReport save_checkpoint(Sharder<Strategy, Precision, Offload>& trainer,
                            const SaveOptions& options) {

@@ -14,24 +14,25 @@ namespace flatshard {
 /// One of the tensors that are a model's state: a parameter (its master; frozen: its compute
 /// values), one optimizer state of a parameter, or a registered buffer.
 struct StateTensor {
+  /// What a tensor is to the model.
   enum class Kind : std::uint8_t { Parameter, State, Buffer };
-  Kind kind = Kind::Parameter;
-  int index = 0;  // of the parameter or buffer, in the model
-  int state = 0;  // which of the optimizer's states
+  Kind kind = Kind::Parameter;  // which
+  int index = 0;                // of the parameter or buffer, in the model
+  int state = 0;                // which of the optimizer's states
   friend auto operator<=>(const StateTensor&, const StateTensor&) = default;
 };
 
 /// A run of elements of one tensor, contiguous in the tensor (row-major) and in memory.
 struct ShardPiece {
-  StateTensor tensor;
-  Elements first = 0;  // within the tensor
-  Elements count = 0;  // > 0
-  DType dtype = DType::Float32;
+  StateTensor tensor;            // of which it is a part
+  Elements first = 0;            // within the tensor
+  Elements count = 0;            // > 0
+  DType dtype = DType::Float32;  // in memory
   // Where: element `offset` of FlatState::master, ::states[tensor.state] or (`in_whole`) ::whole of
   // the flat; for a buffer, of its data.
-  int flat = -1;
-  Elements offset = 0;
-  bool in_whole = false;
+  int flat = -1;          // of Plan::flats; -1: a buffer
+  Elements offset = 0;    // of its first element, there
+  bool in_whole = false;  // in FlatState::whole
   friend bool operator==(const ShardPiece&, const ShardPiece&) = default;
 };
 

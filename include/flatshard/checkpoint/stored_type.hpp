@@ -11,6 +11,7 @@
 
 namespace flatshard::safetensors {
 
+/// Every element type that the format knows.
 enum class StoredType : std::uint8_t {
   Bool,
   F4,
@@ -38,12 +39,13 @@ enum class StoredType : std::uint8_t {
 
 /// One row of the table.
 struct StoredTypeInfo {
-  StoredType type;
+  StoredType type;             // of this row
   std::string_view name;       // as in headers; case counts
   int bits;                    // of one element; below 8: a tensor must still fill whole bytes
   std::optional<DType> dtype;  // ours, where we have one
 };
 
+/// In the order of StoredType.
 inline constexpr std::array<StoredTypeInfo, 22> stored_type_table{{
     {StoredType::Bool, "BOOL", 8, DType::Bool},
     {StoredType::F4, "F4", 4, std::nullopt},
@@ -69,9 +71,11 @@ inline constexpr std::array<StoredTypeInfo, 22> stored_type_table{{
     {StoredType::U64, "U64", 64, std::nullopt},
 }};
 
+/// The row of a type.
 constexpr const StoredTypeInfo& info(StoredType type) {
   return stored_type_table[static_cast<std::size_t>(type)];
 }
+/// As in headers: "BF16".
 constexpr std::string_view name_of(StoredType type) { return info(type).name; }
 
 /// The type of that name; nothing when the format has none.

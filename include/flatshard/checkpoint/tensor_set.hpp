@@ -22,13 +22,13 @@ namespace flatshard::safetensors {
 /// One file of a set.
 struct StoredFile {
   std::string name;  // inside the set's folder
-  Header header;
+  Header header;     // checked
 };
 
 /// Where a tensor lies. Valid as long as the set, moved or not.
 struct StoredTensor {
-  std::size_t file = 0;  // position in files()
-  const TensorEntry* entry = nullptr;
+  std::size_t file = 0;                // position in files()
+  const TensorEntry* entry = nullptr;  // in that file's header
 };
 
 /// Owns the open files. Thread-safe after opening: reads are positional.
@@ -43,13 +43,15 @@ class TensorSet {
   /// folder.) Throws FormatError, IoError. Blocks on the file system.
   static TensorSet open(const std::filesystem::path& path, const ReadLimits& limits = {},
                         Mode mode = Mode::Strict);
+  /// The same through another file system.
   static TensorSet open(const std::filesystem::path& path, const ReadLimits& limits, Mode mode,
                         FileOperations& operations);
 
   ~TensorSet();
-  TensorSet(TensorSet&&) noexcept;
-  TensorSet& operator=(TensorSet&&) noexcept;
+  TensorSet(TensorSet&&) noexcept;             // leaves the other empty
+  TensorSet& operator=(TensorSet&&) noexcept;  // closes what it held
 
+  /// All files of the set.
   const std::vector<StoredFile>& files() const noexcept { return files_; }
   /// All tensors, names ascending.
   const std::map<std::string, StoredTensor, std::less<>>& tensors() const noexcept {
@@ -63,6 +65,7 @@ class TensorSet {
   /// Reads bytes [first, first + into.size()) of a tensor. Throws UsageError beyond its end,
   /// IoError.
   void read(std::string_view name, Bytes first, std::span<std::byte> into) const;
+  /// The same of a tensor that was looked up.
   void read(const StoredTensor& tensor, Bytes first, std::span<std::byte> into) const;
 
  private:

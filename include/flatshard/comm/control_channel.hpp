@@ -15,8 +15,8 @@ namespace flatshard {
 /// Where and why a job failed; what() of the CommunicationError that every rank throws is
 /// "rank r: message".
 struct Failure {
-  Rank rank;
-  std::string message;
+  Rank rank;            // where it began
+  std::string message;  // what it said
   friend bool operator==(const Failure&, const Failure&) = default;
 };
 
@@ -27,8 +27,8 @@ class ControlChannel {
   ControlChannel(const ControlChannel&) = delete;
   ControlChannel& operator=(const ControlChannel&) = delete;
 
-  virtual Rank rank() const = 0;
-  virtual int size() const = 0;
+  virtual Rank rank() const = 0;  // of the caller
+  virtual int size() const = 0;   // number of ranks
   /// all[r * mine.size() ...] == what rank r gave; every rank gives equally many bytes. Blocks the
   /// host until all have come; throws CommunicationError when one has failed, left or is late.
   virtual void all_gather(std::span<const std::byte> mine, std::span<std::byte> all) = 0;

@@ -17,6 +17,7 @@
 
 namespace flatshard {
 
+/// How long to wait, and what to check.
 struct NcclOptions {
   /// Longest wait for NCCL's own work on the host (init, split) and of synchronize() of a stream or
   /// event for collectives on it; then the communicator is aborted and the last call named.
@@ -44,7 +45,7 @@ class NcclWorld {
  public:
   /// Throws UsageError for fewer than one rank and for more than CUDA devices.
   explicit NcclWorld(int size, NcclOptions options = {});
-  int size() const { return size_; }
+  int size() const { return size_; }  // number of ranks
 
   /// Calls rank_main once per rank, each in a thread of its own, and waits for all. Throws the
   /// first failure as a CommunicationError "rank r: message"; the exception itself is nested in it.

@@ -14,12 +14,13 @@
 
 namespace flatshard {
 
+/// Who meets whom, where.
 struct RendezvousOptions {
-  Rank rank = 0;
-  int world = 1;
+  Rank rank = 0;                      // of the caller
+  int world = 1;                      // ranks that must come
   std::string address = "127.0.0.1";  // of rank 0, a name or number of one interface: a wildcard
                                       // (0.0.0.0, ::) is refused
-  int port = 29512;
+  int port = 29512;                   // of rank 0
   std::string token;  // the job's secret, at least 16 characters; equal on all ranks
   std::string job;    // names this start of the job: ranks of an earlier start are turned away
   std::chrono::milliseconds patience = std::chrono::seconds(120);  // for all to come

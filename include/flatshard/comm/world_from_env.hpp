@@ -12,12 +12,12 @@ namespace flatshard {
 /// What a launcher says in the environment.
 struct LaunchEnvironment {
   std::string launcher;  // torchrun, Open MPI, MPICH, Slurm, FLATSHARD_*; "none": one rank alone
-  Rank rank = 0;
-  int world = 1;
-  Rank local_rank = 0;                // among the ranks of this host
+  Rank rank = 0;         // in the world
+  int world = 1;         // number of ranks
+  Rank local_rank = 0;   // among the ranks of this host
   std::string address = "127.0.0.1";  // where rank 0 listens
-  int port = 29512;
-  std::string job;  // this start of the job
+  int port = 29512;                   // there
+  std::string job;                    // this start of the job
   friend bool operator==(const LaunchEnvironment&, const LaunchEnvironment&) = default;
 };
 
@@ -44,10 +44,12 @@ std::string launch_token(const EnvironmentLookup& lookup);
 /// needs neither NCCL nor a token, nor, without a CUDA device, CUDA.
 class ProcessWorld {
  public:
+  /// Meets nobody yet: run() does.
   ProcessWorld(LaunchEnvironment environment, std::string token, NcclOptions options = {});
 
-  Rank rank() const { return environment_.rank; }
-  int size() const { return environment_.world; }
+  Rank rank() const { return environment_.rank; }  // of this process
+  int size() const { return environment_.world; }  // number of ranks
+  /// What the launcher said.
   const LaunchEnvironment& environment() const { return environment_; }
 
   /// Calls rank_main once in this process, for its rank. What it throws reaches every other rank's
