@@ -23,7 +23,7 @@ breathe_default_members = ("members",)
 
 def is_no_reopened_namespace(record):
     """Every header opens the namespaces anew; Sphinx takes that for a second declaration."""
-    return not re.search(r"Declaration is '.. cpp:type:: flatshard(::[a-z]+)*'", record.getMessage())
+    return not re.search(r"Declaration is '.. cpp:type:: [a-z]+(::[a-z]+)*'", record.getMessage())
 
 
 logging.getLogger("sphinx.sphinx.domains.cpp").addFilter(is_no_reopened_namespace)

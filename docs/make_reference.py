@@ -40,7 +40,7 @@ def introduction(header):
     for line in lines:
         indented = line.startswith("  ")
         if indented and not code:
-            text += ["", "::", ""]
+            text += ["", ".. code-block:: text", ""]
         elif code and line and not indented:
             text.append("")
         code = indented or (code and not line)

@@ -115,7 +115,9 @@ def filtered(text, path=""):
     scopes, column, lines, result = Scopes(), None, text.split("\n"), []
     for number, line in enumerate(lines):
         line = LINTER.sub("", UNNAMED.sub("", line))
-        line = TAG.sub(lambda tag: tag[1] or r"\<", line) if line.lstrip().startswith("//") else line
+        comment = line.find("//")
+        if comment >= 0:
+            line = line[:comment] + TAG.sub(lambda tag: tag[1] or r"\<", line[comment:])
         code = code_of(line)
         declares = scopes.declares()
         scopes.read(code)
@@ -149,7 +151,7 @@ EXAMPLE = """#include <a>
 namespace a {  // not this
 /// A struct.
 struct Point {
-  int x = 0;  // first
+  int x = 0;  // first <one>
   int y = 0;  // second,
               // at length
   std::string url = "http://x";
@@ -176,7 +178,7 @@ EXPECTED = """#include <a>
 namespace a {  // not this
 /// A struct.
 struct Point {
-  int x = 0;  ///< first
+  int x = 0;  ///< first \\<one>
   int y = 0;  ///< second,
               ///< at length
   std::string url = "http://x";
