@@ -84,7 +84,10 @@ class Enumeration {
     if (!save(operations)) throw std::runtime_error("the save fails without any fault");
     for (const auto& rank : operations) report_.operations.push_back(rank->operations());
     new_ = scenario_.load(*disk);
-    if (new_ == old_) throw std::runtime_error("the save without any fault is not found");
+    scenario_.save_later(*disk);
+    later_ = scenario_.load(*disk);
+    if (new_ == old_ || later_ == new_ || later_ == old_)
+      throw std::runtime_error("a save without any fault is not found");
   }
 
   void break_at(int rank, std::int64_t n, const Trouble& trouble) {
@@ -99,7 +102,32 @@ class Enumeration {
     where_ = "rank " + std::to_string(rank) + ", operation " + std::to_string(n) + " (" +
              operations[static_cast<std::size_t>(rank)]->faulty_operation() + "): " + trouble.name;
     check_crashes(*disk, reported, trouble.death);
+    const bool kills_later =
+        scenario_.later_dies && &trouble == troubles &&
+        operations[static_cast<std::size_t>(rank)]->faulty_operation() == "fsync";
+    if (kills_later) kill_later(*disk, reported);
     if (!trouble.death) check(*disk, reported, "no crash", true);
+  }
+
+  /// Leaves `disk` as it is.
+  void kill_later(const ModelDisk& disk, bool reported) {
+    bool died = true;
+    for (std::int64_t n = 1; died; ++n) {
+      died = false;
+      const auto copy = disk.copy();
+      FaultyFileOperations faulty(*copy, {.operation = n, .at_fault = [&](std::int64_t) {
+                                            died = true;
+                                            copy->die();
+                                          }});
+      try {
+        scenario_.save_later(faulty);
+      } catch (const std::exception&) {
+        // Its own crash is what is looked at.
+      }
+      for (int k = 0; died && k < random_states_; ++k)
+        check_crash(*copy, reported, "later death at operation " + std::to_string(n), false,
+                    [&](std::size_t) { return static_cast<Fate>(random_() % 3); });
+    }
   }
 
   void check_crashes(const ModelDisk& disk, bool reported, bool thorough) {
@@ -128,8 +156,10 @@ class Enumeration {
       const std::string found = scenario_.load(disk);
       report_.found_old += found == old_;
       report_.found_new += found == new_;
-      if (found != old_ && found != new_) violated(what, "found neither old nor new: " + found);
-      if (reported && found != new_) violated(what, "reported as saved, found: " + found);
+      report_.found_later += found == later_;
+      if (found != old_ && found != new_ && found != later_)
+        violated(what, "found neither old nor new: " + found);
+      if (reported && found == old_) violated(what, "reported as saved, found: " + found);
       if (saves_later) check_later(disk, what);
     } catch (const std::exception& error) {
       violated(what, error.what());
@@ -139,7 +169,7 @@ class Enumeration {
   void check_later(ModelDisk& disk, const std::string& what) {
     scenario_.save_later(disk);
     const std::string found = scenario_.load(disk);
-    if (found == old_ || found == new_) violated(what, "a later save is not found");
+    if (found != later_) violated(what, "a later save is not found");
   }
 
   void violated(const std::string& what, const std::string& message) {
@@ -150,7 +180,7 @@ class Enumeration {
   const CrashScenario& scenario_;
   int random_states_;
   std::mt19937_64 random_;
-  std::string old_, new_, where_;
+  std::string old_, new_, later_, where_;
   CrashReport report_;
 };
 
@@ -167,7 +197,8 @@ std::string to_string(const CrashReport& report) {
   return text + " file operations: " + std::to_string(report.saves) + " broken saves (" +
          std::to_string(report.reported) + " reported as saved), " + std::to_string(report.disks) +
          " disks: " + std::to_string(report.found_old) + " with the old checkpoint, " +
-         std::to_string(report.found_new) + " with the new one";
+         std::to_string(report.found_new) + " with the new one, " +
+         std::to_string(report.found_later) + " with a later one";
 }
 
 }  // namespace flatshard_test

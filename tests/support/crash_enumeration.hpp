@@ -24,6 +24,8 @@ struct CrashScenario {
   std::function<std::string(flatshard::FileOperations&)> load;
   /// The next save of a healthy program on what is left; an exception means that it cannot.
   std::function<void(flatshard::FileOperations&)> save_later;
+  /// Where an fsync has failed, that next save dies in its turn, at each of its operations.
+  bool later_dies = false;
 };
 
 struct CrashReport {
@@ -31,7 +33,7 @@ struct CrashReport {
   std::int64_t saves = 0;                // that something went wrong in
   std::int64_t reported = 0;             // of these, reported as saved
   std::int64_t disks = 0;                // that a loader was set on
-  std::int64_t found_old = 0, found_new = 0;
+  std::int64_t found_old = 0, found_new = 0, found_later = 0;
   std::vector<std::string> violations;  // the first few
 };
 

@@ -49,6 +49,13 @@ std::size_t ModelDisk::pending() const {
   return count;
 }
 
+std::unique_ptr<ModelDisk> ModelDisk::copy() const {
+  const std::lock_guard hold(mutex_);
+  auto disk = std::make_unique<ModelDisk>();
+  disk->nodes_ = nodes_;
+  return disk;
+}
+
 std::unique_ptr<ModelDisk> ModelDisk::after_crash(const std::function<Fate(std::size_t)>& fate,
                                                   std::mt19937_64& random) const {
   const std::lock_guard hold(mutex_);

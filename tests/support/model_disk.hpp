@@ -39,6 +39,8 @@ class ModelDisk final : public flatshard::FileOperations {
 
   /// Changes that are not synchronized.
   std::size_t pending() const;
+  /// The same disk again, with no file open.
+  std::unique_ptr<ModelDisk> copy() const;
   /// The disk after a crash: fate(k) is that of the k-th pending change, `random` tears.
   std::unique_ptr<ModelDisk> after_crash(const std::function<Fate(std::size_t)>& fate,
                                          std::mt19937_64& random) const;

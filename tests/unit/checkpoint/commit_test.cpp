@@ -9,6 +9,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <mutex>
 #include <set>
 
@@ -64,6 +65,49 @@ std::string text_for(std::int64_t step) {
   return found_in(other);
 }
 
+/// Writes down what decides over durability, with names instead of descriptors and random numbers.
+class Protocol final : public FaultyFileOperations {
+ public:
+  Protocol() : FaultyFileOperations(posix, {}) {}
+  std::vector<std::string> lines;
+
+  int open(int folder, const std::string& path, int flags, unsigned mode) override {
+    return named(path, FaultyFileOperations::open(folder, path, flags, mode));
+  }
+  int open_beneath(int folder, const std::string& path, int flags, unsigned mode) override {
+    return named(path, FaultyFileOperations::open_beneath(folder, path, flags, mode));
+  }
+  int fsync(int file) override {
+    lines.push_back("fsync " + names_[file]);
+    return FaultyFileOperations::fsync(file);
+  }
+  int mkdir(int folder, const std::string& path, unsigned mode) override {
+    lines.push_back("mkdir " + short_name(path));
+    return FaultyFileOperations::mkdir(folder, path, mode);
+  }
+  int rename(int from_folder, const std::string& from, int to_folder, const std::string& to,
+             Existing existing) override {
+    lines.push_back("rename " + short_name(from) + " " + short_name(to));
+    return FaultyFileOperations::rename(from_folder, from, to_folder, to, existing);
+  }
+  int unlink(int folder, const std::string& path) override {
+    lines.push_back("unlink " + path);
+    return FaultyFileOperations::unlink(folder, path);
+  }
+
+ private:
+  int named(const std::string& path, int file) {
+    if (file >= 0) names_[file] = short_name(path);
+    return file;
+  }
+  static std::string short_name(const std::string& path) {
+    const std::string last = path.substr(path.find_last_of('/') + 1);
+    if (last.starts_with("flatshard-")) return "parent";
+    return last[0] == '.' ? last.substr(0, last.find('-')) : last;
+  }
+  std::map<int, std::string> names_;
+};
+
 constexpr std::uint64_t any_id = 0x0123456789abcdef;
 
 }  // namespace
@@ -99,6 +143,39 @@ TEST_CASE("a save is a folder with its files and a manifest, and latest names it
   struct stat status = {};
   REQUIRE(::stat((scratch / "run/step-5").c_str(), &status) == 0);
   CHECK((status.st_mode & 0777) == 0700);
+}
+
+TEST_CASE("the protocol, operation by operation") {
+  const ScratchFolder scratch;
+  SoloAgreement solo;
+  Protocol first, second;
+  tiny::save(solo, options(scratch, 1), 1, first);
+  using Lines = std::vector<std::string>;
+  const Lines body{"fsync run",  // the stage has its entry
+                   "fsync .tmp",
+                   "fsync data.bin",
+                   "fsync .tmp",  // the files have theirs
+                   "fsync manifest.json.part",
+                   "rename manifest.json.part manifest.json",
+                   "fsync .tmp"};
+  Lines expected{"mkdir run", "fsync parent", "mkdir .tmp"};
+  const auto append = [&](const Lines& lines) {
+    expected.insert(expected.end(), lines.begin(), lines.end());
+  };
+  append(body);
+  append({"rename .tmp step-1", "fsync run", "fsync latest.part", "rename latest.part latest",
+          "fsync run"});
+  CHECK(first.lines == expected);
+
+  CommitOptions with = options(scratch, 2);
+  with.retention.keep_last = 1;
+  tiny::save(solo, with, 2, second);
+  expected = {"mkdir run", "fsync parent", "mkdir .tmp"};
+  append(body);
+  append({"rename .tmp step-2", "fsync run", "fsync latest.part", "rename latest.part latest",
+          "fsync run", "rename step-1 .trash", "fsync run", "unlink data.bin",
+          "unlink manifest.json"});
+  CHECK(second.lines == expected);
 }
 
 TEST_CASE("several ranks save what one saves") {

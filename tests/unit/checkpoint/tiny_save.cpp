@@ -55,6 +55,14 @@ void write_parts(const Folder& stage, Rank rank, int ranks, std::int64_t content
   file.close();
 }
 
+/// What has a manifest is whole: nothing is deleted under a checkpoint's name.
+void expect_no_ruins(const Folder& folder) {
+  for (const std::int64_t step : list_steps(folder)) {
+    const Folder checkpoint = folder.open_folder(step_folder_name(step));
+    if (checkpoint.status(manifest_name)) expect_whole(checkpoint, read_manifest(checkpoint));
+  }
+}
+
 void create(const Folder& stage) {
   File file = stage.create(data_name);
   file.allocate(all_bytes);
@@ -97,6 +105,7 @@ bool save_by_all(const CommitOptions& options, std::int64_t contents_of,
 }
 
 std::string load(const std::string& folder, FileOperations& operations) {
+  expect_no_ruins(Folder::open(folder, operations));
   const auto found = find_checkpoint(folder, operations);
   if (!found) return "nothing";
   std::vector<std::byte> bytes(static_cast<std::size_t>(all_bytes));
