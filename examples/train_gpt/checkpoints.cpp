@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -44,6 +46,13 @@ flatshard::SaveOptions save_options(const Options& options) {
 }
 
 }  // namespace
+
+void make_save_folder(const Options& options) {
+  if (options.save.empty()) return;
+  std::error_code error;
+  std::filesystem::create_directories(options.save, error);
+  if (error) throw OptionError(fmt::format("--save {}: {}", options.save, error.message()));
+}
 
 Checkpoints::Checkpoints(const Options& options, flatshard::Engine& engine)
     : options_(options), engine_(engine) {

@@ -9,6 +9,10 @@
 
 namespace train_gpt {
 
+/// Makes the folder of --save, and those that it is in, before any training is lost for want of it.
+/// Throws OptionError when that cannot be done.
+void make_save_folder(const Options& options);
+
 /// What --save, --save-every and --resume do, on one rank. Calls are collective.
 class Checkpoints {
  public:

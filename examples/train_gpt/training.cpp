@@ -5,6 +5,7 @@
 #include <new>
 #include <stdexcept>
 
+#include "checkpoints.hpp"
 #include "device_training.hpp"
 #include "host_worker.hpp"
 #include "precision_table.hpp"
@@ -43,6 +44,7 @@ void run_training(const Options& options) {
   with_trainer_type(options, [&](const auto& type) {
     static_cast<void>(type.plan(*setup, options.ranks));  // refuses what no rank could do
     const Corpus corpus = read_corpus(options);
+    make_save_folder(options);
     Reporter reporter(options);
     if (options.device == Place::cuda)
       run_on_devices(options, *setup, type, corpus, reporter);
