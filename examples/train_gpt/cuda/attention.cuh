@@ -1,6 +1,6 @@
-// Which attention kernel takes which heads, and in which tiles.
-#include <flatshard/core/error.hpp>
-
+#pragma once
+// Which attention kernel takes which heads, and in which tiles. Instantiated in one file per type,
+// because each takes its time to compile.
 #include "attention_backward.cuh"
 #include "attention_forward.cuh"
 #include "attention_launch.cuh"
@@ -54,13 +54,6 @@ void plain_backward(T* dqkv, const T* qkv, const T* dout, const float* lse, cons
 
 }  // namespace
 
-void check_attention(const AttentionShape& shape) {
-  if (shape.head_width > most_head_width)
-    throw flatshard::UsageError("train_gpt: attention on a GPU takes heads of at most " +
-                                std::to_string(most_head_width) + " columns, not " +
-                                std::to_string(shape.head_width));
-}
-
 template <class T>
 void attention_forward(T* out, float* lse, const T* qkv, const AttentionShape& s,
                        StreamHandle stream) {
@@ -96,8 +89,5 @@ void attention_backward(T* dqkv, float* delta, const T* dout, const T* qkv, cons
   template void attention_forward(T*, float*, const T*, const AttentionShape&, StreamHandle); \
   template void attention_backward(T*, float*, const T*, const T*, const T*, const float*,    \
                                    const AttentionShape&, StreamHandle);
-TRAIN_GPT_INSTANTIATE(float)
-TRAIN_GPT_INSTANTIATE(flatshard::Bf16)
-TRAIN_GPT_INSTANTIATE(flatshard::Half)
 
 }  // namespace train_gpt::gpu
