@@ -13,11 +13,11 @@ Usage: filter.py HEADER (prints it) | filter.py --self-test
 import re
 import sys
 
-SCOPE = re.compile(r"^(?:template .*)?\b(?:namespace|struct|class|enum)\b")
+SCOPE = re.compile(r"^(?:(?:public|protected|private):\s*)?(?:template .*)?\b(?:namespace|struct|class|enum)\b")
 TRAILING = re.compile(r"^(?P<code>\s*[^/\s].*?)\s*(?<![/:])//(?![/!])\s?(?P<text>.*)$")
 CONTINUED = re.compile(r"^(?P<indent>\s*)//(?![/!])\s?(?P<text>.*)$")
 
-TAG = re.compile(r"(`[^`]*`)|(?<!\\)<(?=/?[a-z_]+>)")
+TAG = re.compile(r"(`[^`]*`)|(?<!\\)<(?=/?[A-Za-z])")
 SEVERAL = re.compile(r"^(?P<indent>\s*)(?P<type>[\w:<>]+) (?P<names>\w+(?:, \w+)+);$")
 UNNAMED = re.compile(r"^\s*(?:FLATSHARD_INLINE )?friend (?:class |.*\boperator==\(.*= default;).*$")
 LINTER = re.compile(r"\s*// NOLINT.*$")
@@ -168,6 +168,12 @@ struct Point {
 };
 template <>
 int f<int>();
+class D {
+ public:
+  struct Where {
+    int at;  // where
+  };
+};
 enum class E {
   One,  // 1
   Two   // 2
@@ -195,6 +201,12 @@ struct Point {
 };
 /// \\cond
 int f<int>(); /** \\endcond */
+class D {
+ public:
+  struct Where {
+    int at;  ///< where
+  };
+};
 enum class E {
   One,  ///< 1
   Two  ///< 2
