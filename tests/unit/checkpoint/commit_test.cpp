@@ -16,6 +16,7 @@
 #include "scratch_folder.hpp"
 #include "tiny_save.hpp"
 #include "turn_agreement.hpp"
+#include "without_fsync.hpp"
 
 using namespace flatshard;
 using flatshard_test::in_turns;
@@ -23,7 +24,7 @@ using flatshard_test::ScratchFolder;
 
 namespace {
 
-FileOperations& posix = posix_file_operations();
+flatshard_test::WithoutFsync posix;
 
 CommitOptions options(const ScratchFolder& scratch, std::int64_t step) {
   return {.folder = scratch / "run", .step = step};
@@ -68,7 +69,7 @@ std::string text_for(std::int64_t step) {
 /// Writes down what decides over durability, with names instead of descriptors and random numbers.
 class Protocol final : public FaultyFileOperations {
  public:
-  Protocol() : FaultyFileOperations(posix, {}) {}
+  Protocol() : FaultyFileOperations(posix_file_operations(), {}) {}
   std::vector<std::string> lines;
 
   int open(int folder, const std::string& path, int flags, unsigned mode) override {
