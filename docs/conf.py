@@ -3,6 +3,8 @@ import logging
 import os
 import re
 
+from sphinx.util.logging import get_node_location
+
 project = "flatshard"
 copyright = "the flatshard authors, Apache-2.0"
 extensions = ["breathe"]
@@ -13,7 +15,8 @@ html_show_sphinx = False
 exclude_patterns = ["requirements.txt"]
 primary_domain = "cpp"
 highlight_language = "c++"
-default_role = "cpp:any"
+default_role = "cpp:any"  # `Name` links to the reference
+nitpicky = True  # and must be found there
 
 breathe_projects = {"flatshard": os.environ.get("FLATSHARD_XML", "../build-docs/xml")}
 breathe_default_project = "flatshard"
@@ -27,3 +30,15 @@ def is_no_reopened_namespace(record):
 
 
 logging.getLogger("sphinx.sphinx.domains.cpp").addFilter(is_no_reopened_namespace)
+
+
+def is_in_a_page(record):
+    """The reference itself names what is internal, other libraries', or a source file."""
+    location = getattr(record, "location", None)
+    if hasattr(location, "walk"):
+        location = get_node_location(location)
+    return "/reference/" not in str(location or "")
+
+
+for logger in ["transforms.post_transforms", "domains.std"]:
+    logging.getLogger(f"sphinx.sphinx.{logger}").addFilter(is_in_a_page)
