@@ -3,8 +3,8 @@
 #
 #   bash tests/run.sh         what a developer runs: g++, every suite
 #   bash tests/run.sh full    what CI runs: fresh builds, g++ and clang++ with warnings as errors, sanitizers,
-#                             compile-time budgets, a build with CUDA where nvcc is, a build as a
-#                             subproject
+#                             compile-time budgets, a build with CUDA where nvcc is, the documentation,
+#                             a build as a subproject
 #
 # Last line: N passed, N failed.
 set -uo pipefail
@@ -46,6 +46,8 @@ else
     run_tests build-full/gcc-thread -t 5 --suite unit --suite property --suite examples
 
   cuda_stages
+
+  docs_stage
 
   stage 'subproject: build' build_subproject
   stage 'subproject: library alone' only_the_library build-full/subproject/build

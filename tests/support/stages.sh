@@ -87,6 +87,19 @@ cuda_stages() {
     run_tests build-full/cuda --suite gpu
 }
 
+# The site and its reference; skipped where its tools cannot be had. That its code compiles and that its
+# pages name every option is tested by the suite docs in any case.
+docs_stage() {
+  local log
+  log=$(mktemp)
+  if bash tools/install_dependencies.sh docs >"$log" 2>&1 </dev/null; then
+    stage 'documentation: no warnings, no broken links' bash tools/build_docs.sh
+  else
+    echo "== documentation: skipped: $(tail -n 1 "$log")"
+  fi
+  rm -f "$log"
+}
+
 build_tests() { ninja -C "$1" meson-test-prereq programs; }
 
 # run_tests FOLDER OPTION...
