@@ -56,7 +56,7 @@ def build(layers, width, heads):
             for block in self.blocks:
                 x = block(x)
             logits = self.head(self.ln_f(x))
-            return F.cross_entropy(logits.view(-1, VOCABULARY), targets.view(-1))
+            return F.cross_entropy(logits.view(-1, VOCABULARY), targets.reshape(-1))
 
     with torch.device("cuda"):
         return Gpt()
@@ -111,7 +111,6 @@ def fsdp2_step(model):
 
 def worker(name):
     """One process of a PyTorch row: prints its milliseconds and peak as JSON."""
-    import time
     import torch
 
     rank, world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
@@ -124,12 +123,13 @@ def worker(name):
     step = one_gpu_step(model) if world == 1 else fsdp2_step(model)
     torch.manual_seed(rank)
     draws = torch.randint(VOCABULARY, (WARM + TIMED, batch, CONTEXT + 1), device="cuda")
-    times = []
-    for draw in draws:
-        begin = time.perf_counter()
+    marks = [torch.cuda.Event(enable_timing=True) for _ in range(WARM + TIMED + 1)]
+    marks[0].record()
+    for draw, mark in zip(draws, marks[1:]):
         step(draw[:, :-1], draw[:, 1:])
-        torch.cuda.synchronize()
-        times.append(1e3 * (time.perf_counter() - begin))
+        mark.record()
+    torch.cuda.synchronize()
+    times = [begin.elapsed_time(end) for begin, end in zip(marks, marks[1:])]
     if rank == 0:
         peak = torch.cuda.max_memory_allocated()
         print(json.dumps({"ms": statistics.median(times[WARM:]), "peak": peak}))

@@ -14,8 +14,8 @@ namespace {
 template <int D>
 struct Tiles {
   using Forward = ForwardTiling<D, 2, 4>;
-  using Keys = KeyTiling<D, 8, D == 128 ? 32 : 64>;
-  using Queries = QueryTiling<D, 1, 8, 64>;
+  using Keys = KeyTiling<D, 4, 64>;
+  using Queries = QueryTiling<D, 2, 4, 32>;
 };
 
 /// function(std::integral_constant<int, D>) for heads that tensor cores take; false for others.
@@ -70,10 +70,10 @@ template <class T>
 void attention_backward(T* dqkv, float* delta, const T* dout, const T* qkv, const T* out,
                         const float* lse, const AttentionShape& s, StreamHandle stream) {
   using N = DeviceType<T>;
-  launch_delta(delta, native(out), native(dout), s, stream);
   const auto by_tensor_cores = [&](auto width) {
     if constexpr (sizeof(T) == 2) {
       using Chosen = Tiles<width()>;
+      launch_delta_of_vectors<N, width()>(delta, native(out), native(dout), s, stream);
       launch_backward_keys<N, typename Chosen::Keys>(native(dqkv), native(qkv), native(dout), lse,
                                                      delta, s, stream);
       launch_backward_queries<N, typename Chosen::Queries>(native(dqkv), native(qkv), native(dout),
@@ -81,6 +81,7 @@ void attention_backward(T* dqkv, float* delta, const T* dout, const T* qkv, cons
     }
   };
   if (with_tensor_cores<T>(s, by_tensor_cores, dqkv, qkv)) return;
+  launch_delta(delta, native(out), native(dout), s, stream);
   plain_backward<N, true>(native(dqkv), native(qkv), native(dout), lse, delta, s, stream);
   plain_backward<N, false>(native(dqkv), native(qkv), native(dout), lse, delta, s, stream);
 }

@@ -40,6 +40,29 @@ __global__ void attention_delta_kernel(float* delta, const T* out, const T* dout
   if (threadIdx.x % 32 == 0) delta[(row / context * heads + head) * context + row % context] = sum;
 }
 
+/// The same for heads of D columns, whole vectors: D / n threads per token and head.
+template <class T, int D>
+__global__ void attention_delta_of_vectors_kernel(float* delta, const T* out, const T* dout,
+                                                  std::int64_t pairs, int context, int heads) {
+  constexpr int n = vector_width<T>, lanes = D / n;
+  const std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const std::int64_t pair = at / lanes;
+  float sum = 0.0f;
+  if (pair < pairs) {
+    float x[n], y[n];
+    load_floats(x, out + at * n);
+    load_floats(y, dout + at * n);
+#pragma unroll
+    for (int i = 0; i < n; ++i) sum = fmaf(x[i], y[i], sum);
+  }
+#pragma unroll
+  for (int distance = lanes / 2; distance > 0; distance /= 2)
+    sum += __shfl_xor_sync(whole_warp, sum, distance);
+  const std::int64_t row = pair / heads, head = pair % heads;
+  if (pair < pairs && at % lanes == 0)
+    delta[(row / context * heads + head) * context + row % context] = sum;
+}
+
 /// dK and dV into their places in dqkv (R, 3C). Grid: (sequences * H, tiles of keys).
 /// Scores are formed transposed: a warp's 16 rows are keys, columns are queries.
 template <class T, class Tiling>

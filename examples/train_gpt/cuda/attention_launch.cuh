@@ -32,6 +32,15 @@ void launch_delta(float* delta, const T* out, const T* dout, const AttentionShap
          static_cast<int>(s.heads), static_cast<int>(s.head_width));
 }
 
+template <class T, int D>
+void launch_delta_of_vectors(float* delta, const T* out, const T* dout, const AttentionShape& s,
+                             StreamHandle stream) {
+  const std::int64_t pairs = s.sequences * s.context * s.heads;
+  launch("attention_delta", attention_delta_of_vectors_kernel<T, D>,
+         dim3(blocks_of(pairs * (D / vector_width<T>), 256)), dim3(256), 0, stream, delta, out,
+         dout, pairs, static_cast<int>(s.context), static_cast<int>(s.heads));
+}
+
 template <class T, class Tiling>
 void launch_backward_keys(T* dqkv, const T* qkv, const T* dout, const float* lse,
                           const float* delta, const AttentionShape& s, StreamHandle stream) {

@@ -39,7 +39,7 @@ struct GeluTerm {
     load_floats(value, x + at);
 #pragma unroll
     for (int i = 0; i < n; ++i)
-      term[0][i] = to_float(from_float<T>(slope[i] * gelu_slope(value[i])));
+      term[0][i] = to_float(from_float<T>(slope[i] * gelu_slope<T>(value[i])));
     store_floats(dx + at, term[0]);
   }
 };
@@ -70,6 +70,7 @@ __global__ void partial_sums_kernel(float* partial, Term term, std::int64_t rows
   const std::int64_t end = begin + per_chunk < rows ? begin + per_chunk : rows;
   float sum[Term::outputs][n] = {};
   if (column < columns)
+#pragma unroll 4
     for (std::int64_t row = begin + threadIdx.y; row < end; row += warps) {
       float next[Term::outputs][n];
       term(next, row, row * columns + column);

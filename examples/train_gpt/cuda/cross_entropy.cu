@@ -54,8 +54,8 @@ __global__ void __launch_bounds__(threads)
 #pragma unroll
     for (int j = 0; j < n; ++j) most = fmaxf(most, x[j]);
 #pragma unroll
-    for (int j = 0; j < n; ++j) sum += expf(x[j] - most);
-    own = {most, own.sum * expf(own.maximum - most) + sum};
+    for (int j = 0; j < n; ++j) sum += exponential<T>(x[j] - most);
+    own = {most, own.sum * exponential<T>(own.maximum - most) + sum};
   }
   const Partial total = block_joined(own);  // all have read the wanted logit by then
   const float scale = static_cast<float>(static_cast<double>(*loss_scale) / tokens);
@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(threads)
       load_floats(x, row + i);
 #pragma unroll
       for (int j = 0; j < n; ++j) {
-        x[j] = expf(x[j] - total.maximum) * factor;
+        x[j] = exponential<T>(x[j] - total.maximum) * factor;
         if (i + j == target) x[j] -= scale;
       }
       store_floats(row + i, x);

@@ -82,6 +82,19 @@ __device__ inline void store_floats(T* to, const float (&in)[count]) {
   *reinterpret_cast<Vector<T, count>*>(to) = v;
 }
 
+/// e^x and a / b: exact to an ulp or two for float; for 16-bit types by the processor's
+/// approximations, which err by 2^-20 where the result is then rounded to 2^-11 or more.
+template <class T>
+__device__ inline float exponential(float x) {
+  if constexpr (sizeof(T) == 2) return __expf(x);
+  return expf(x);
+}
+template <class T>
+__device__ inline float quotient(float a, float b) {
+  if constexpr (sizeof(T) == 2) return __fdividef(a, b);
+  return a / b;
+}
+
 constexpr unsigned whole_warp = 0xffffffffu;
 
 /// The sum over a warp, the same bits in every lane.

@@ -35,8 +35,9 @@ void map(const char* name, T* out, const From* in, std::int64_t count, Function 
            0, stream, out, in, count, function);
 }
 
+template <class T>
 struct Gelu {
-  __device__ float operator()(float x) const { return gelu(x); }
+  __device__ float operator()(float x) const { return gelu<T>(x); }
 };
 struct Same {
   __device__ float operator()(float x) const { return x; }
@@ -107,7 +108,7 @@ dim3 row_block(std::int64_t vectors) {
 
 template <class T>
 void gelu_forward(T* out, const T* x, std::int64_t count, StreamHandle stream) {
-  map("gelu_forward", native(out), native(x), count, Gelu{}, stream);
+  map("gelu_forward", native(out), native(x), count, Gelu<DeviceType<T>>{}, stream);
 }
 
 template <class T>

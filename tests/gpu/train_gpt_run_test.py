@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""Training runs on a GPU as a user starts them: train_gpt_run_test.py TRAIN_GPT
+
+In fp32 one GPU follows the host's losses; equal options give equal bits; 16-bit precisions learn;
+refusals are one sentence. Ends with 77 where there is no GPU.
+"""
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+STEPS, TOLERANCE = 20, 1e-4
+
+
+def start(program, *options):
+    return subprocess.run([program, "--batch", "8", "--steps", str(STEPS), *options],
+                          capture_output=True, text=True, timeout=250)
+
+
+def losses(program, *options):
+    with tempfile.TemporaryDirectory() as folder:
+        metrics = Path(folder, "metrics.jsonl")
+        done = start(program, *options, "--metrics", str(metrics))
+        if done.returncode != 0:
+            sys.exit(f"{' '.join(options)}: {done.stderr}")
+        lines = [json.loads(line) for line in metrics.read_text().splitlines()]
+    return [line["loss"] for line in lines[:-1]], lines[-1]["params_hash"], lines[-2]
+
+
+def check(holds, sentence):
+    if not holds:
+        sys.exit(sentence)
+
+
+def check_refusals(program):
+    for options, part in ((["--device", "cuda", "--precision", "fp64"], "fp64 needs --device host"),
+                          (["--device", "cuda", "--ranks", "4096", "--batch", "4096"], "4096")):
+        done = start(program, *options)
+        check(done.returncode == 2 and part in done.stderr and done.stderr.count("\n") == 1,
+              f"{options}: {done.returncode} {done.stderr}")
+
+
+def main():
+    program = sys.argv[1]
+    probe = start(program, "--device", "cuda", "--steps", "1")
+    if probe.returncode == 2 and "no CUDA device" in probe.stderr:
+        print(probe.stderr)
+        sys.exit(77)
+    check(probe.returncode == 0, probe.stderr)
+    check_refusals(program)
+    for model in ([], ["--vocab", "1000", "--untied-head", "--accumulate", "2"]):
+        host, _, _ = losses(program, *model)
+        gpu, first, last = losses(program, "--device", "cuda", *model)
+        worst = max(abs(a - b) / a for a, b in zip(host, gpu))
+        print(f"{model}: host's and GPU's losses differ by at most {worst:.2e}")
+        check(len(gpu) == STEPS and worst <= TOLERANCE, "the GPU left the host's path")
+        check(last["peak_device_bytes"] > 0 and "mfu" in last, "metrics of the device are missing")
+        _, again, _ = losses(program, "--device", "cuda", *model)
+        check(first == again, "two runs of equal options differ")
+    for precision in ("bf16_mixed", "fp16_mixed", "bf16"):
+        gpu, _, _ = losses(program, "--device", "cuda", "--precision", precision, "--lr", "3e-3")
+        print(f"{precision}: {gpu[0]:.3f} to {gpu[-1]:.3f}")
+        check(gpu[-1] < gpu[0] - 0.5, f"--precision {precision} learns nothing")
+
+
+if __name__ == "__main__":
+    main()
