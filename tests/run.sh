@@ -30,6 +30,7 @@ else
     stage_within 150 'g++: library, tools and examples' ninja -C build-full/gcc programs &&
     stage_within 400 'g++: with all tests' build_tests build-full/gcc &&
     run_tests build-full/gcc
+  stage 'g++: each validation of the reader is tested' mutate_reader build-full/gcc
   stage 'g++: benchmarks' ninja -C build-full/gcc
   stage 'g++: a program against the installed library' build_against_installed build-full/gcc
 
@@ -38,6 +39,7 @@ else
     -Dbench=disabled "-Dcpp_args=$undefined_flags" &&
     stage 'clang++, address and undefined: build' build_tests build-full/clang-address &&
     run_tests build-full/clang-address -t 5 --no-suite training
+  fuzz_stage build-full/clang-address
 
   # g++ here: clang++'s static run-time library does not let a program replace operator new.
   stage 'g++, thread: configure' configure_fresh gcc-thread "${CXX:-g++}" \

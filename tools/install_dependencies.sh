@@ -48,6 +48,7 @@ find_missing() {
   fi
   if [ "$mode" = full ]; then
     missing clang command -v clang++
+    missing python3-venv python3 -c 'import ensurepip, venv'
     missing libclang-rt-dev has_file '/usr/lib/llvm-*/lib/clang/*/lib/*/*clang_rt.asan*'
   fi
 }
@@ -99,10 +100,20 @@ install_sphinx() {
     fail "could not install what docs/requirements.txt names; install it into .venv and start again."
 }
 
+# Python's safetensors, with which ours is compared, in .venv.
+install_reference_packages() {
+  "$root/.venv/bin/python" -c 'import numpy, safetensors' 2>/dev/null && return
+  echo "install_dependencies: installing safetensors and numpy for Python"
+  python3 -m venv "$root/.venv" &&
+    "$root/.venv/bin/python" -m pip install -q --disable-pip-version-check 'safetensors>=0.5,<1' numpy ||
+    fail "could not install safetensors and numpy; install them into .venv and start again."
+}
+
 mode=${1:-}
 find_missing
 [ ${#packages[@]} -eq 0 ] || install_packages
 if [ "$mode" = docs ]; then install_sphinx; else install_meson; fi
+if [ "$mode" = full ]; then install_reference_packages; fi
 source "$root/tools/toolchain.sh"
 installed=("${packages[@]}")
 find_missing

@@ -84,8 +84,9 @@ void append_printable(std::string& out, std::string_view character, bool valid) 
 }  // namespace
 
 bool is_utf8(std::string_view text) {
+  const auto is_ascii = [](char c) { return static_cast<signed char>(c) >= 0; };
   for (std::size_t at = 0; at < text.size();) {
-    const std::size_t length = character_length(text, at);
+    const std::size_t length = is_ascii(text[at]) ? 1 : character_length(text, at);
     if (length == 0) return false;
     at += length;
   }

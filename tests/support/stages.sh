@@ -24,13 +24,13 @@ record() {
   return "$2"
 }
 
-# stage NAME COMMAND...: runs the command, quiet unless it fails.
+# stage NAME COMMAND...: runs the command, quiet unless it fails; what it writes to descriptor 3 is shown.
 stage() {
   local name=$1 log status
   shift
   log=$(mktemp)
   echo "== $name"
-  "$@" >"$log" 2>&1 </dev/null
+  "$@" 3>&1 >"$log" 2>&1 </dev/null
   status=$?
   [ $status -eq 0 ] || tail -n 60 "$log"
   rm -f "$log"
@@ -109,6 +109,37 @@ run_tests() {
   echo "== test $folder"
   meson test -C "$folder" --no-rebuild --print-errorlogs "$@" </dev/null
   tested+=("$folder")
+}
+
+# Removes each validation of the safetensors reader in turn; the tests of the built folder must notice.
+mutate_reader() {
+  local report=$1/mutations.txt status
+  python3 tests/mutate_reader.py "$1" "${CXX:-g++}" >"$report"
+  status=$?
+  cat "$report"
+  tail -n 1 "$report" >&3
+  return $status
+}
+
+# 60 seconds of fuzzing, from the seeds, where the folder's compiler has libFuzzer.
+fuzz_stage() {
+  if ! ninja -C "$1" -t query fuzz >/dev/null 2>&1; then
+    echo "== fuzzing: skipped, the compiler of $1 brings no libFuzzer"
+    return
+  fi
+  stage 'fuzzing: build' ninja -C "$1" fuzz || return
+  stage 'fuzzing: header' fuzz "$1" header tests/corpus/files
+  stage 'fuzzing: index' fuzz "$1" index tests/corpus/indexes
+  stage 'fuzzing: manifest' fuzz "$1" manifest tests/fuzz/seeds/manifest
+}
+
+# fuzz FOLDER TARGET SEEDS: 20 seconds; what is found lands in FOLDER/fuzz.
+fuzz() {
+  local program=$PWD/$1/tests/fuzz/fuzz_$2 place=$1/fuzz/$2
+  mkdir -p "$place/inputs"
+  "$program" -max_total_time=20 -max_len=8192 -timeout=20 -rss_limit_mb=2048 -print_final_stats=1 \
+    -dict=tests/fuzz/json.dict "-artifact_prefix=$place/" "$place/inputs" "$3" &&
+    echo "$2: fuzzed for 20 s" >&3
 }
 
 # The library as a user without Meson takes it: installed, found by pkg-config.
