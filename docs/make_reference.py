@@ -22,6 +22,15 @@ LAYERS = {
     "sharder": "the Plan, the engine, the Sharder",
     "checkpoint": "what is saved and loaded",
 }
+REFERENCE = """
+Every public name, by layer; a header uses its own layer and those above it here. ``flatshard/flatshard.hpp`` includes
+all.
+
+.. toctree::
+   :maxdepth: 1
+
+   config
+"""
 NOT_SHOWN = {"flatshard/flatshard.hpp", "flatshard/fwd.hpp"}
 
 
@@ -58,13 +67,21 @@ def name_files_by_path(xml):
     index.write(xml / "index.xml", encoding="utf-8")
 
 
+def has_comment(compound):
+    parts = (compound.find(part) for part in ("briefdescription", "detaileddescription"))
+    return any("".join(part.itertext()).strip() for part in parts)
+
+
 def concepts(xml):
-    """Concepts by header, which a file's own page leaves out."""
+    """Concepts by header, which a file's own page leaves out and Doxygen does not warn of."""
     result = {}
     for path in sorted(xml.glob("concept*.xml")):
         compound = ElementTree.parse(path).find("compounddef")
         header = compound.find("location").get("file")
-        result.setdefault(header, []).append((int(compound.find("location").get("line")), compound.findtext("compoundname")))
+        if not has_comment(compound):
+            sys.exit(f"{header}: concept {compound.findtext('compoundname')} is not documented.")
+        line = int(compound.find("location").get("line"))
+        result.setdefault(header, []).append((line, compound.findtext("compoundname")))
     return {header: [name for _, name in sorted(names)] for header, names in result.items()}
 
 
@@ -94,8 +111,7 @@ def main():
     name_files_by_path(xml)
     concepts_of = concepts(xml)
     names = {path.relative_to(INCLUDE).as_posix() for path in INCLUDE.rglob("*.hpp")} - NOT_SHOWN
-    text = heading("Reference", "=") + "\nEvery public name, by layer; a header uses its own layer and those above it here.\n"
-    text += "``flatshard/flatshard.hpp`` includes all.\n\n.. toctree::\n   :maxdepth: 1\n\n   config\n"
+    text = heading("Reference", "=") + REFERENCE
     (folder / "config.rst").write_text(page("flatshard/config.hpp", []), encoding="utf-8")
     for layer, purpose in LAYERS.items():
         own = sorted(name for name in names if name.startswith(f"flatshard/{layer}/"))

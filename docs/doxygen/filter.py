@@ -5,7 +5,8 @@
   members of classes, enumerators and what stands in a namespace are touched, never what is in a function.
 - What a concept asks of every policy or optimizer (scope, master, update, ...) is documented at the concept;
   here each gets a line that says so.
-- Explicit specialisations, friend classes and defaulted operator== are hidden: they are no names of their own.
+- Explicit specialisations, friend classes, defaulted operator== and forward declarations with a comment are
+  hidden: they are no names of their own.
 - "<name>" in a comment is text, not a tag.
 
 Usage: filter.py HEADER (prints it) | filter.py --self-test
@@ -20,6 +21,7 @@ CONTINUED = re.compile(r"^(?P<indent>\s*)//(?![/!])\s?(?P<text>.*)$")
 TAG = re.compile(r"(`[^`]*`)|(?<!\\)<(?=/?[A-Za-z])")
 SEVERAL = re.compile(r"^(?P<indent>\s*)(?P<type>[\w:<>]+) (?P<names>\w+(?:, \w+)+);$")
 UNNAMED = re.compile(r"^\s*(?:FLATSHARD_INLINE )?friend (?:class |.*\boperator==\(.*= default;).*$")
+FORWARD = re.compile(r"^\s*(?:class|struct|enum class) [\w:]+(?: : [\w:]+)?;\s*//.*$")
 LINTER = re.compile(r"\s*// NOLINT.*$")
 
 # Members that a concept asks for, by the headers that have them: how they are declared, what they are.
@@ -46,7 +48,8 @@ BY_CONCEPT = {
         r"static constexpr std::array<std::string_view, \d+> state_names": "Of each element's states (NamesItsStates).",
         r"static void visit_hyper_parameters\(": "Calls visit(name, self.member) for each hyper-parameter.",
         r"struct Coefficients \{": "What all elements of an update share (FormsCoefficients).",
-        r"FLATSHARD_INLINE FLATSHARD_HOST_DEVICE Coefficients<Real> coefficients\(": "Of update number `time`, 1 for the first (FormsCoefficients).",
+        r"FLATSHARD_INLINE FLATSHARD_HOST_DEVICE Coefficients<Real> coefficients\(":
+            "Of update number `time`, 1 for the first (FormsCoefficients).",
         r"FLATSHARD_INLINE FLATSHARD_HOST_DEVICE static void update\(": "Moves one element (UpdatesAnElement).",
     },
 }
@@ -114,7 +117,7 @@ def separately(several, text):
 def filtered(text, path=""):
     scopes, column, lines, result = Scopes(), None, text.split("\n"), []
     for number, line in enumerate(lines):
-        line = LINTER.sub("", UNNAMED.sub("", line))
+        line = LINTER.sub("", FORWARD.sub("", UNNAMED.sub("", line)))
         comment = line.find("//")
         if comment >= 0:
             line = line[:comment] + TAG.sub(lambda tag: tag[1] or r"\<", line[comment:])
@@ -148,6 +151,7 @@ def filtered(text, path=""):
 
 
 EXAMPLE = """#include <a>
+class Later;  // defined elsewhere
 namespace a {  // not this
 /// A struct.
 struct Point {
@@ -181,6 +185,7 @@ enum class E {
 }  // namespace a
 """
 EXPECTED = """#include <a>
+
 namespace a {  // not this
 /// A struct.
 struct Point {
