@@ -103,7 +103,7 @@ constexpr Bytes step_bytes = [] {
 }();
 
 /// `ranges` equal parts with hyper-parameters of their own, in one launch or each by itself.
-template <class Functor, class Types, int Count = cuda::step_pack<Types>>
+template <class Functor, class Types, int Count = cuda::step_pack<Types>, int Blocks = 4>
 void step_bench(CudaBench& bench, Report& report, const std::string& name, const Size& size,
                 const Functor& functor, const std::vector<Elements>& begins = {0},
                 bool one_launch = true) {
@@ -129,7 +129,7 @@ void step_bench(CudaBench& bench, Report& report, const std::string& name, const
     std::memcpy(range.functor.data(), &own, sizeof own);
     ranges.push_back(range);
   }
-  const StepFunctions functions(CudaStep{cuda::launch_step<Functor, Types, Count>});
+  const StepFunctions functions(CudaStep{cuda::launch_step<Functor, Types, Count, Blocks>});
   report.add(name, size.name, size.count * step_bytes<Functor, Types>, bench.milliseconds([&] {
     if (one_launch)
       bench.kernels().step_ranges(functions, ranges, *bench.stream);
@@ -254,6 +254,13 @@ void step_benches(CudaBench& bench, Report& report, const Size& size) {
   step_bench<Adagrad, Fp32>(bench, report, "adagrad fp32", size, Adagrad{});
 }
 
+template <class Types, int Count, int Blocks>
+void step_variant(CudaBench& bench, Report& report, const std::string& name, const Size& size) {
+  const std::string variant =
+      name + ", " + std::to_string(Count) + " per thread, " + std::to_string(Blocks) + " blocks";
+  step_bench<AdamW, Types, Count, Blocks>(bench, report, variant, size, AdamW{.lr = 1e-4});
+}
+
 void variants(CudaBench& bench, Report& report, const Size& size) {
   cast_variant<float, Bf16, 1>(bench, report, "cast fp32 to bf16", size);
   cast_variant<float, Bf16, 2>(bench, report, "cast fp32 to bf16", size);
@@ -261,14 +268,17 @@ void variants(CudaBench& bench, Report& report, const Size& size) {
   cast_variant<Bf16, float, 1>(bench, report, "cast bf16 to fp32", size);
   cast_variant<Bf16, float, 2>(bench, report, "cast bf16 to fp32", size);
   cast_variant<Bf16, float, 4>(bench, report, "cast bf16 to fp32", size);
-  const AdamW adamw{.lr = 1e-4};
-  step_bench<AdamW, PureBf16, 2>(bench, report, "adamw bf16, 2 per thread", size, adamw);
-  step_bench<AdamW, PureBf16, 4>(bench, report, "adamw bf16, 4 per thread", size, adamw);
-  step_bench<AdamW, Stochastic, 2>(bench, report, "adamw bf16 stochastic, fp32 gradient, 2", size,
-                                   adamw);
-  step_bench<AdamW, StochasticPure, 4>(bench, report, "adamw bf16 stochastic, 4 per thread", size,
-                                       adamw);
-  step_bench<AdamW, Fp32, 2>(bench, report, "adamw fp32, 2 per thread", size, adamw);
+  step_variant<Fp32, 4, 5>(bench, report, "adamw fp32", size);
+  step_variant<Fp32, 4, 6>(bench, report, "adamw fp32", size);
+  step_variant<Mixed, 4, 5>(bench, report, "adamw fp32, bf16 gradient, bf16 copy", size);
+  step_variant<PureBf16, 4, 4>(bench, report, "adamw bf16", size);
+  step_variant<PureBf16, 4, 6>(bench, report, "adamw bf16", size);
+  step_variant<PureBf16, 8, 5>(bench, report, "adamw bf16", size);
+  step_variant<PureBf16, 8, 6>(bench, report, "adamw bf16", size);
+  step_variant<Stochastic, 4, 5>(bench, report, "adamw bf16 stochastic, fp32 gradient", size);
+  step_variant<Stochastic, 2, 6>(bench, report, "adamw bf16 stochastic, fp32 gradient", size);
+  step_variant<StochasticPure, 4, 5>(bench, report, "adamw bf16 stochastic", size);
+  step_variant<StochasticPure, 8, 5>(bench, report, "adamw bf16 stochastic", size);
 }
 
 void run(bool json, bool with_variants) {

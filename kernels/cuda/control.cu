@@ -73,13 +73,15 @@ void launch_conclude(const ConcludeArguments& arguments, cudaStream_t stream) {
 }
 
 void launch_upload(const void* source, void* destination, Bytes bytes, cudaStream_t stream) {
-  constexpr Bytes small = 512, large = 3968;  // with the other parameters below 4 KB
+  constexpr Bytes small = 512, medium = 3968, large = 32256;  // parameters end at 32764
   for (Bytes done = 0; done < bytes; done += large) {
     const auto* from = static_cast<const std::byte*>(source) + done;
     auto* to = static_cast<std::byte*>(destination) + done;
     const Bytes part = std::min(large, bytes - done);
     if (part <= small)
       upload_part<small>(from, to, part, stream);
+    else if (part <= medium)
+      upload_part<medium>(from, to, part, stream);
     else
       upload_part<large>(from, to, part, stream);
   }

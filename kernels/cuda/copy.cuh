@@ -6,8 +6,10 @@
 
 namespace flatshard::cuda {
 
-/// Packs per thread: enough bytes in flight for a kernel with two streams.
-inline constexpr int copy_packs = 4;
+/// Packs per thread. Measured on an H200, of the best copy: fp32 to fp32 0.99, 0.96, 0.94 with 1, 2
+/// and 4; fp32 to bf16 0.98, 1.00, 1.00.
+template <class From, class To>
+inline constexpr int copy_packs = sizeof(From) == sizeof(To) ? 1 : 2;
 
 /// Blocks share a piece's packs: thread t of a block takes packs t, t + 256, ...
 template <int Count, int Packs>
@@ -23,18 +25,26 @@ FLATSHARD_INLINE __device__ void copy_block(const CopyPiece& piece, Elements blo
   auto* destination = static_cast<To*>(piece.destination);
   const int lead = lead_of<Count>(destination);
   const bool aligned = lead_of<Count>(source) == lead;
-  const Elements first = block * block_threads * Packs + threadIdx.x;
-  Pack<From, Count> packs[Packs];
+  constexpr Elements stride = Elements{block_threads} * Count;
+  const Elements first = (block * block_threads * Packs + threadIdx.x) * Count - lead;
+  const Elements last = first + (Packs - 1) * stride;
+  if (aligned && first >= 0 && last + Count <= piece.count) {
+    Pack<From, Count> packs[Packs];
 #pragma unroll
-  for (int p = 0; p < Packs; ++p) {
-    const Elements index = (first + p * block_threads) * Count - lead;
-    if (index < piece.count) packs[p] = load<Count>(source, index, piece.count, aligned);
+    for (int p = 0; p < Packs; ++p) packs[p] = load_pack<Count>(source, first + p * stride);
+#pragma unroll
+    for (int p = 0; p < Packs; ++p)
+      store_pack(convert_pack<To>(packs[p].at), destination, first + p * stride);
+    return;
   }
-#pragma unroll
+#pragma unroll 1
   for (int p = 0; p < Packs; ++p) {
-    const Elements index = (first + p * block_threads) * Count - lead;
-    if (index < piece.count)
-      store(convert_pack<To>(packs[p].at), destination, index, piece.count, true);
+    const Elements index = first + p * stride;
+    const auto pack = convert_pack<To>(gather_pack<Count>(source, index, piece.count).at);
+    if (is_whole<Count>(index, piece.count))
+      store_pack(pack, destination, index);
+    else
+      scatter_pack(pack, destination, index, piece.count);
   }
 }
 
@@ -60,7 +70,7 @@ struct CopyFunctions {
   Elements (*blocks)(const CopyPiece& piece);
 };
 
-template <class From, class To, int Packs = copy_packs>
+template <class From, class To, int Packs = copy_packs<From, To>>
 struct Copy {
   static constexpr int count = pack_elements<From, To>;
   static Elements blocks(const CopyPiece& piece) {

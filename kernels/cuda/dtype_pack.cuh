@@ -35,13 +35,15 @@ FLATSHARD_INLINE __device__ void load_as(DType dtype, const void* from, Elements
     using Element = decltype(element);
     constexpr int part = Count * sizeof(Element) <= 16 ? Count : 16 / int{sizeof(Element)};
     const auto* elements = static_cast<const Element*>(from);
-    const bool aligned =
-        reinterpret_cast<std::uintptr_t>(elements + index) % (part * sizeof(Element)) == 0;
+    const auto place = reinterpret_cast<std::uintptr_t>(elements + index);
+    const bool whole = is_whole<Count>(index, count) && place % (part * sizeof(Element)) == 0;
 #pragma unroll
     for (int begin = 0; begin < Count; begin += part) {
-      const auto pack = load<part>(elements, index + begin, count, aligned);
+      const auto pack = whole ? load_pack<part>(elements, index + begin)
+                              : gather_pack<part>(elements, index + begin, count);
+      const auto converted = convert_pack<Compute>(pack.at);
 #pragma unroll
-      for (int i = 0; i < part; ++i) values[begin + i] = convert<Compute>(pack.at[i]);
+      for (int i = 0; i < part; ++i) values[begin + i] = converted.at[i];
     }
   });
 }
@@ -53,14 +55,18 @@ FLATSHARD_INLINE __device__ void store_as(DType dtype, const Compute (&values)[C
     using Element = decltype(element);
     constexpr int part = Count * sizeof(Element) <= 16 ? Count : 16 / int{sizeof(Element)};
     auto* elements = static_cast<Element*>(to);
-    const bool aligned =
-        reinterpret_cast<std::uintptr_t>(elements + index) % (part * sizeof(Element)) == 0;
+    const auto place = reinterpret_cast<std::uintptr_t>(elements + index);
+    const bool whole = is_whole<Count>(index, count) && place % (part * sizeof(Element)) == 0;
 #pragma unroll
     for (int begin = 0; begin < Count; begin += part) {
       Compute values_of_part[part];
 #pragma unroll
       for (int i = 0; i < part; ++i) values_of_part[i] = values[begin + i];
-      store(convert_pack<Element>(values_of_part), elements, index + begin, count, aligned);
+      const auto pack = convert_pack<Element>(values_of_part);
+      if (whole)
+        store_pack(pack, elements, index + begin);
+      else
+        scatter_pack(pack, elements, index + begin, count);
     }
   });
 }

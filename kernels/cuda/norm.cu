@@ -96,11 +96,16 @@ __device__ double merge_elements(const Element* node, Elements begin, Elements c
   const int warp = static_cast<int>(threadIdx.x) / lanes;
   const int lane = static_cast<int>(threadIdx.x) % lanes;
   const Elements first = begin + (Elements{warp} * tiles * lanes + lane) * pack;
+  constexpr Elements stride = Elements{lanes} * pack;
   const bool aligned = reinterpret_cast<std::uintptr_t>(node + begin) % 16 == 0;
   Pack<Element, pack> packs[tiles];
+  if (aligned && begin + block_elements<Element> <= count) {
 #pragma unroll
-  for (int t = 0; t < tiles; ++t)
-    packs[t] = load<pack>(node, first + t * lanes * pack, count, aligned);
+    for (int t = 0; t < tiles; ++t) packs[t] = load_pack<pack>(node, first + t * stride);
+  } else {
+#pragma unroll
+    for (int t = 0; t < tiles; ++t) packs[t] = gather_pack<pack>(node, first + t * stride, count);
+  }
   double tile[tiles];
 #pragma unroll
   for (int t = 0; t < tiles; ++t) {

@@ -38,12 +38,15 @@ struct WordOf<16> {
 };
 }  // namespace detail
 
-/// `Count` neighbours, at most 16 bytes of them.
+/// `Count` neighbours; in memory at most 16 bytes.
 template <class Element, int Count>
 struct Pack {
-  using Word = typename detail::WordOf<Count* static_cast<int>(sizeof(Element))>::Type;
   Element at[Count];
 };
+
+/// What a pack is loaded and stored as.
+template <class Element, int Count>
+using PackWord = typename detail::WordOf<Count* static_cast<int>(sizeof(Element))>::Type;
 
 /// The most elements of every type that fit 16 bytes.
 template <class... Element>
@@ -66,30 +69,38 @@ FLATSHARD_HOST_DEVICE Elements packs_of(Elements count, int lead) {
   return count == 0 ? 0 : (count + lead + Count - 1) / Count;
 }
 
-/// Elements [index, index + Count) of `from`; where the pack reaches over an end of [0, count),
-/// what lies outside is left undefined. `aligned`: from + index is a multiple of the pack's size.
+template <int Count>
+FLATSHARD_INLINE __device__ bool is_whole(Elements index, Elements count) {
+  return index >= 0 && index + Count <= count;
+}
+
+/// Elements [index, index + Count) by one access. Decide once per thread whether all of its packs
+/// can be loaded so: loads inside branches of their own wait for one another.
 template <int Count, class Element>
-FLATSHARD_INLINE __device__ Pack<Element, Count> load(const Element* from, Elements index,
-                                                      Elements count, bool aligned) {
-  using Loaded = Pack<Element, Count>;
-  if (aligned && index >= 0 && index + Count <= count)
-    return bit_cast<Loaded>(*reinterpret_cast<const typename Loaded::Word*>(from + index));
-  Loaded pack{};
+FLATSHARD_INLINE __device__ Pack<Element, Count> load_pack(const Element* from, Elements index) {
+  using Word = PackWord<Element, Count>;
+  return bit_cast<Pack<Element, Count>>(*reinterpret_cast<const Word*>(from + index));
+}
+template <int Count, class Element>
+FLATSHARD_INLINE __device__ void store_pack(const Pack<Element, Count>& pack, Element* to,
+                                            Elements index) {
+  using Word = PackWord<Element, Count>;
+  *reinterpret_cast<Word*>(to + index) = bit_cast<Word>(pack);
+}
+
+/// The same one by one, at any alignment and only what lies in [0, count): the rest is zero.
+template <int Count, class Element>
+FLATSHARD_INLINE __device__ Pack<Element, Count> gather_pack(const Element* from, Elements index,
+                                                             Elements count) {
+  Pack<Element, Count> pack{};
 #pragma unroll
   for (int i = 0; i < Count; ++i)
     if (index + i >= 0 && index + i < count) pack.at[i] = from[index + i];
   return pack;
 }
-
-/// Stores what lies in [0, count).
 template <int Count, class Element>
-FLATSHARD_INLINE __device__ void store(const Pack<Element, Count>& pack, Element* to,
-                                       Elements index, Elements count, bool aligned) {
-  using Word = typename Pack<Element, Count>::Word;
-  if (aligned && index >= 0 && index + Count <= count) {
-    *reinterpret_cast<Word*>(to + index) = bit_cast<Word>(pack);
-    return;
-  }
+FLATSHARD_INLINE __device__ void scatter_pack(const Pack<Element, Count>& pack, Element* to,
+                                              Elements index, Elements count) {
 #pragma unroll
   for (int i = 0; i < Count; ++i)
     if (index + i >= 0 && index + i < count) to[index + i] = pack.at[i];
@@ -128,6 +139,14 @@ FLATSHARD_INLINE __device__ Pack<To, Count> convert_pack(const From (&from)[Coun
       const std::uint32_t pair = detail::narrow_pair<To>(from[i], from[i + 1]);
       to.at[i].bits = static_cast<std::uint16_t>(pair & 0xffffU);
       to.at[i + 1].bits = static_cast<std::uint16_t>(pair >> 16);
+    }
+  } else if constexpr (std::is_same_v<From, Bf16> && std::is_same_v<To, float> && Count % 2 == 0) {
+    std::uint32_t pairs[Count / 2];
+    __builtin_memcpy(pairs, from, sizeof pairs);
+#pragma unroll
+    for (int i = 0; i < Count; i += 2) {
+      to.at[i] = bit_cast<float>(pairs[i / 2] << 16);
+      to.at[i + 1] = bit_cast<float>(pairs[i / 2] & 0xffff0000U);
     }
   } else {
 #pragma unroll

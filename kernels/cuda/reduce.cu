@@ -14,7 +14,7 @@ struct ReduceArguments {
   const void* inline_table[inline_sources];
   const void* const* table;  // null: inline_table
   int sources;
-  DType contribution;
+  bool aligned;  // all sources and the destination to the same place in their packs
   void* destination;
   DType result;
   Elements count;
@@ -39,23 +39,38 @@ FLATSHARD_INLINE __device__ void sum_leaves(Compute (&values)[leaves][Count], in
 }
 
 /// T of the sources from `first` on, at most eight of them.
-template <class Compute, int Count>
+template <class Element, class Compute, int Count>
 FLATSHARD_INLINE __device__ void sum_eight(const ReduceArguments& arguments, int first,
                                            Elements index, Compute (&sum)[Count]) {
-  Compute values[leaves][Count] = {};
+  Pack<Element, Count> packs[leaves];
   const int left = arguments.sources - first;
+  if (arguments.aligned && is_whole<Count>(index, arguments.count)) {
 #pragma unroll
-  for (int k = 0; k < leaves; ++k)
-    if (k < left)
-      load_as(arguments.contribution, arguments.source(first + k), index, arguments.count,
-              values[k]);
+    for (int k = 0; k < leaves; ++k)
+      if (k < left)
+        packs[k] =
+            load_pack<Count>(static_cast<const Element*>(arguments.source(first + k)), index);
+  } else {
+#pragma unroll
+    for (int k = 0; k < leaves; ++k)
+      if (k < left)
+        packs[k] = gather_pack<Count>(static_cast<const Element*>(arguments.source(first + k)),
+                                      index, arguments.count);
+  }
+  Compute values[leaves][Count];
+#pragma unroll
+  for (int k = 0; k < leaves; ++k) {
+    const auto converted = convert_pack<Compute>(packs[k].at);
+#pragma unroll
+    for (int i = 0; i < Count; ++i) values[k][i] = converted.at[i];
+  }
   sum_leaves(values, left);
 #pragma unroll
   for (int i = 0; i < Count; ++i) sum[i] = values[0][i];
 }
 
 /// Sums of eight wait on a stack for their equals.
-template <class Compute, int Count>
+template <class Element, class Compute, int Count>
 __device__ void sum_all(const ReduceArguments& arguments, Elements index, Compute (&sum)[Count]) {
   Compute stack[depth][Count];
   int size = 0;
@@ -70,7 +85,7 @@ __device__ void sum_all(const ReduceArguments& arguments, Elements index, Comput
   };
   int taken = 0;
   for (int first = 0; first < arguments.sources; first += leaves) {
-    sum_eight(arguments, first, index, sum);
+    sum_eight<Element>(arguments, first, index, sum);
     push();
     for (int merges = merges_after(++taken); merges > 0; --merges) merge();
   }
@@ -78,50 +93,65 @@ __device__ void sum_all(const ReduceArguments& arguments, Elements index, Comput
   for (int i = 0; i < Count; ++i) sum[i] = stack[0][i];
 }
 
-template <class Compute, bool Many>
+template <class Element>
+using ComputeOf = std::conditional_t<std::is_same_v<Element, double>, double, float>;
+
+template <class Element, bool Many>
 __global__ void __launch_bounds__(block_threads)
     reduce_kernel(const __grid_constant__ ReduceArguments arguments) {
+  using Compute = ComputeOf<Element>;
   constexpr int count = 16 / int{sizeof(Compute)};
   const Elements index =
       (Elements{blockIdx.x} * block_threads + threadIdx.x) * count - arguments.lead;
   if (index >= arguments.count) return;
   Compute sum[count];
   if constexpr (Many)
-    sum_all(arguments, index, sum);
+    sum_all<Element>(arguments, index, sum);
   else
-    sum_eight(arguments, 0, index, sum);
+    sum_eight<Element>(arguments, 0, index, sum);
   store_as(arguments.result, sum, arguments.destination, index, arguments.count);
 }
 
-template <class Compute>
-void launch_reduce_as(ReduceArguments& arguments, cudaStream_t stream) {
-  constexpr int count = 16 / int{sizeof(Compute)};
+template <class Element>
+void launch_reduce_of(ReduceArguments& arguments, std::span<const void* const> sources,
+                      cudaStream_t stream) {
+  constexpr int count = 16 / int{sizeof(ComputeOf<Element>)};
   const auto place = reinterpret_cast<std::uintptr_t>(arguments.destination);
   arguments.lead =
       static_cast<int>(place / static_cast<std::uintptr_t>(size_of(arguments.result)) % count);
+  arguments.aligned = true;
+  for (const void* source : sources)
+    if (lead_of<count>(static_cast<const Element*>(source)) != arguments.lead)
+      arguments.aligned = false;
   const auto blocks =
       static_cast<unsigned>(blocks_for(packs_of<count>(arguments.count, arguments.lead)));
   if (blocks == 0) return;
   if (arguments.sources <= leaves)
-    reduce_kernel<Compute, false><<<blocks, block_threads, 0, stream>>>(arguments);
+    reduce_kernel<Element, false><<<blocks, block_threads, 0, stream>>>(arguments);
   else
-    reduce_kernel<Compute, true><<<blocks, block_threads, 0, stream>>>(arguments);
+    reduce_kernel<Element, true><<<blocks, block_threads, 0, stream>>>(arguments);
 }
 
 template <class Accumulator>
 __global__ void __launch_bounds__(block_threads)
     add_kernel(const void* addend, DType addend_dtype, Accumulator* accumulator, Elements count,
                int lead) {
-  using Compute = std::conditional_t<std::is_same_v<Accumulator, double>, double, float>;
+  using Compute = ComputeOf<Accumulator>;
   constexpr int pack = 16 / int{sizeof(Compute)};
   const Elements index = (Elements{blockIdx.x} * block_threads + threadIdx.x) * pack - lead;
   if (index >= count) return;
   Compute addends[pack], sums[pack];
   load_as(addend_dtype, addend, index, count, addends);
-  const auto before = load<pack>(accumulator, index, count, true);
+  const bool whole = is_whole<pack>(index, count);
+  const auto before =
+      whole ? load_pack<pack>(accumulator, index) : gather_pack<pack>(accumulator, index, count);
 #pragma unroll
   for (int i = 0; i < pack; ++i) sums[i] = exact::add(convert<Compute>(before.at[i]), addends[i]);
-  store(convert_pack<Accumulator>(sums), accumulator, index, count, true);
+  const auto after = convert_pack<Accumulator>(sums);
+  if (whole)
+    store_pack(after, accumulator, index);
+  else
+    scatter_pack(after, accumulator, index, count);
 }
 
 template <class Accumulator>
@@ -145,14 +175,13 @@ void launch_reduce(std::span<const void* const> sources, const void* const* tabl
   if (table == nullptr)
     for (std::size_t k = 0; k < sources.size(); ++k) arguments.inline_table[k] = sources[k];
   arguments.sources = static_cast<int>(sources.size());
-  arguments.contribution = contribution;
   arguments.destination = destination;
   arguments.result = result;
   arguments.count = count;
-  if (contribution == DType::Float64)
-    launch_reduce_as<double>(arguments, stream);
-  else
-    launch_reduce_as<float>(arguments, stream);
+  constexpr decltype(&launch_reduce_of<float>) launches[] = {
+      launch_reduce_of<double>, launch_reduce_of<float>,      launch_reduce_of<Bf16>,
+      launch_reduce_of<Half>,   launch_reduce_of<Float8E4M3>, launch_reduce_of<Float8E5M2>};
+  launches[static_cast<std::size_t>(contribution)](arguments, sources, stream);
 }
 
 void launch_add(const void* addend, DType addend_dtype, void* accumulator, DType accumulator_dtype,

@@ -68,7 +68,8 @@ __global__ void prepare_step(const __grid_constant__ StepBatch batch,
   range.aligned = place.aligned;
   range.applies = arguments.scalars->apply != 0;
   Functor functor;
-  memcpy(&functor, arguments.functor.data(), sizeof(Functor));
+  const bool by_value = arguments.device_functor == nullptr;
+  memcpy(&functor, by_value ? arguments.functor.data() : arguments.device_functor, sizeof(Functor));
   const std::int64_t time = *arguments.time;
   range.shared.coefficients = functor.template coefficients<Real>(time);
   range.shared.gradient_multiplier = exact::round_to<Real>(arguments.scalars->coefficient);
@@ -95,60 +96,70 @@ FLATSHARD_INLINE __device__ Pack<Element, Count> round_pack(const Real (&values)
 
 }  // namespace detail
 
-/// One pack of `Count` elements per thread.
-template <class Functor, class Types, int Count>
-__global__ void __launch_bounds__(block_threads)
+/// One pack of `Count` elements per thread: all streams by one access each, or, where a pack
+/// reaches over an end of the range or the streams are aligned differently, element by element.
+template <class Functor, class Types, int Count, int Blocks>
+__global__ void __launch_bounds__(block_threads, Blocks)
     step_kernel(const StepRange<Functor, typename Types::Real>* __restrict__ ranges, int entries) {
   using Real = typename Types::Real;
   using Master = typename Types::Master;
+  using Gradient = typename Types::Gradient;
   using State = typename Types::State;
+  using Copy = typename Types::Copy;
   constexpr int states = state_count<Functor>;
   constexpr bool random = Types::stochastic;
-  const int entry =
-      entry_of_block(entries, blockIdx.x, [&](int k) { return ranges[k].first_block; });
-  const auto& range = ranges[entry];
+  const auto& range =
+      ranges[entry_of_block(entries, blockIdx.x, [&](int k) { return ranges[k].first_block; })];
   if (!range.applies) return;
   const Elements pack = (blockIdx.x - range.first_block) * block_threads + threadIdx.x;
   const Elements index = pack * Count - range.lead;
-  const Elements count = range.count;
-  if (index >= count) return;
-  const bool aligned = range.aligned;
-
   auto* master = static_cast<Master*>(range.master);
-  const auto master_pack = load<Count>(master, index, count, aligned);
-  const auto gradient_pack = load<Count>(
-      static_cast<const typename Types::Gradient*>(range.gradient), index, count, aligned);
+  const auto* gradient = static_cast<const Gradient*>(range.gradient);
+  State* state[max_optimizer_states];
+  for (int k = 0; k < max_optimizer_states; ++k) state[k] = static_cast<State*>(range.states[k]);
+  auto* copy = static_cast<Copy*>(range.copy);
+  if (!range.aligned || !is_whole<Count>(index, range.count)) {
+#pragma unroll 1
+    for (int i = 0; i < Count; ++i)
+      if (index + i >= 0 && index + i < range.count)
+        flatshard::detail::step_element<Functor, Types, Real>(range.shared, range.index_low,
+                                                              index + i, master, gradient, state[0],
+                                                              state[1], state[2], copy);
+    return;
+  }
+
+  const auto master_pack = load_pack<Count>(master, index);
+  const auto gradient_pack = load_pack<Count>(gradient, index);
   Pack<State, Count> state_packs[max_optimizer_states];
 #pragma unroll
-  for (int k = 0; k < states; ++k)
-    state_packs[k] = load<Count>(static_cast<const State*>(range.states[k]), index, count, aligned);
+  for (int k = 0; k < states; ++k) state_packs[k] = load_pack<Count>(state[k], index);
 
   const auto coefficients = range.shared.coefficients;
   const Real multiplier = range.shared.gradient_multiplier;
-  Real parameters[Count];
-  Real values[max_optimizer_states][Count];
+  auto parameters = convert_pack<Real>(master_pack.at);
+  const auto gradients = convert_pack<Real>(gradient_pack.at);
+  Pack<Real, Count> values[max_optimizer_states];
+#pragma unroll
+  for (int k = 0; k < states; ++k) values[k] = convert_pack<Real>(state_packs[k].at);
 #pragma unroll
   for (int i = 0; i < Count; ++i) {
     Real element[max_optimizer_states] = {};
 #pragma unroll
-    for (int k = 0; k < states; ++k) element[k] = convert<Real>(state_packs[k].at[i]);
-    parameters[i] = convert<Real>(master_pack.at[i]);
-    const Real mean = exact::mul(convert<Real>(gradient_pack.at[i]), multiplier);
-    Functor::update(coefficients, parameters[i], mean, element);
+    for (int k = 0; k < states; ++k) element[k] = values[k].at[i];
+    Functor::update(coefficients, parameters.at[i], exact::mul(gradients.at[i], multiplier),
+                    element);
 #pragma unroll
-    for (int k = 0; k < states; ++k) values[k][i] = element[k];
+    for (int k = 0; k < states; ++k) values[k].at[i] = element[k];
   }
 
   const std::uint32_t index_low = range.index_low + static_cast<std::uint32_t>(index);
-  store(detail::round_pack<Master, random>(parameters, range.shared.keys[0], index_low), master,
-        index, count, aligned);
+  const auto* keys = range.shared.keys;
+  store_pack(detail::round_pack<Master, random>(parameters.at, keys[0], index_low), master, index);
 #pragma unroll
   for (int k = 0; k < states; ++k)
-    store(detail::round_pack<State, random>(values[k], range.shared.keys[1 + k], index_low),
-          static_cast<State*>(range.states[k]), index, count, aligned);
-  if constexpr (Types::writes_copy)
-    store(convert_pack<typename Types::Copy>(parameters),
-          static_cast<typename Types::Copy*>(range.copy), index, count, aligned);
+    store_pack(detail::round_pack<State, random>(values[k].at, keys[1 + k], index_low), state[k],
+               index);
+  if constexpr (Types::writes_copy) store_pack(convert_pack<Copy>(parameters.at), copy, index);
 }
 
 /// Elements per thread: a 16-byte access to the widest of the streams.
@@ -200,7 +211,7 @@ StepPlace place_of(const StepArguments& part, Elements first_block) {
 }  // namespace detail
 
 /// The CudaStep of a functor and a row.
-template <class Functor, class Types, int Count = step_pack<Types>>
+template <class Functor, class Types, int Count = step_pack<Types>, int Blocks = 4>
 void launch_step(std::span<const StepArguments> arguments, void* scratch, void* native) {
   using Range = StepRange<Functor, typename Types::Real>;
   static_assert(static_cast<Bytes>(sizeof(Range)) <= cuda_step_part_bytes,
@@ -227,7 +238,7 @@ void launch_step(std::span<const StepArguments> arguments, void* scratch, void* 
     });
   prepare();
   if (blocks > 0)
-    step_kernel<Functor, Types, Count>
+    step_kernel<Functor, Types, Count, Blocks>
         <<<static_cast<unsigned>(blocks), block_threads, 0, stream>>>(ranges, entries);
 }
 

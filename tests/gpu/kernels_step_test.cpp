@@ -12,6 +12,7 @@ namespace {
 
 template <class Functor>
 void check_all(const Functor& functor) {
+  gpu();  // registers the library's steps
   for (const StepRow& row : rows_of(StepRows{})) {
     CAPTURE(to_string(row));
     const Steps steps{Optimizer(functor).host_step(row), Optimizer(functor).cuda_step(row)};

@@ -46,6 +46,8 @@ struct StepArguments {
   const std::int64_t* time;    // device memory: number of this update, 1 for the first
   std::uint64_t seed;          // of stochastic rounding
   StepRow row;                 // dtypes behind the pointers: a device may cut the range in parts
+  const std::byte* device_functor;  // the functor's bytes in device memory, read when the step
+                                    // runs; null: `functor`
   /// The functor's bytes.
   alignas(8) std::array<std::byte, max_functor_bytes> functor;
 };

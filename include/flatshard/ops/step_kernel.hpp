@@ -135,7 +135,9 @@ void step_range(const StepArguments& arguments) {
   using Real = typename Types::Real;
   if (arguments.scalars->apply == 0) return;
   Functor functor;
-  std::memcpy(&functor, arguments.functor.data(), sizeof(Functor));
+  const bool by_value = arguments.device_functor == nullptr;
+  std::memcpy(&functor, by_value ? arguments.functor.data() : arguments.device_functor,
+              sizeof(Functor));
   const std::int64_t time = *arguments.time;
   detail::StepShared<Functor, Real> shared{functor.template coefficients<Real>(time),
                                            exact::round_to<Real>(arguments.scalars->coefficient),

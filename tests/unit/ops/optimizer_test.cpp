@@ -1,4 +1,5 @@
 #include <flatshard/core/error.hpp>
+#include <flatshard/ops/cuda_steps.hpp>
 #include <flatshard/ops/optimizer.hpp>
 
 #include <doctest/doctest.h>
@@ -110,6 +111,24 @@ TEST_CASE("every row is built for every optimizer, other rows are refused by nam
     CHECK(has(message, optimizer.name().data()));
     CHECK(has(message, "state float8_e5m2"));
   }
+}
+
+/// A user's functor with a CUDA step, or what stands for one here.
+struct Rise : Descent {};
+
+void rise(std::span<const StepArguments>, void*, void*) {}
+
+CudaStep find_rise(const StepRow& row) { return row == plain ? rise : nullptr; }
+
+TEST_CASE("the CUDA step of a functor is what its .cu file registered") {
+  const Optimizer optimizer = Rise{};
+  CHECK(has(message_of([&] { optimizer.cuda_step(plain); }), "no CUDA step is registered"));
+  register_cuda_step(typeid(Rise), find_rise);
+  CHECK(bool(optimizer.cuda_step(plain) == rise));
+  StepRow row = plain;
+  row.master = DType::Float16;
+  CHECK(has(message_of([&] { optimizer.cuda_step(row); }), "master float16"));
+  CHECK(has(message_of([&] { Optimizer(Descent{}).cuda_step(plain); }), "step.cuh"));
 }
 
 TEST_CASE("a user's functor runs as any other") {
