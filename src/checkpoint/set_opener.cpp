@@ -108,8 +108,11 @@ SetOpener::PositionOf SetOpener::open_shards(const ShardIndex& index, const Fold
 File SetOpener::open_shard(const Folder& folder, const std::string& name) const {
   const std::optional<FileStatus> status = folder.status(name);
   if (!status) refuse(Fault::MissingFile, "there is no file " + in_quotes(name), index_path_);
+  const char* what = status->kind == FileKind::SymbolicLink
+                         ? " is a symbolic link; a set's files lie in its folder"
+                         : " is not a regular file";
   if (status->kind != FileKind::Regular)
-    refuse(Fault::NotARegularFile, in_quotes(name) + " is not a regular file", index_path_);
+    refuse(Fault::NotARegularFile, in_quotes(name) + what, index_path_);
   return folder.open_for_reading(name);
 }
 

@@ -35,6 +35,7 @@ sys.dont_write_bytecode = True
 from file_cases import DTYPES  # noqa: E402
 
 NUMPY_TYPES = ["bool", "uint8", "int8", "uint16", "int16", "float16", "uint32", "int32", "float32", "uint64", "int64", "float64"]
+OLD_TYPES = {"BOOL", "U8", "I8", "I16", "U16", "F16", "BF16", "I32", "U32", "F32", "F64", "I64", "U64"}  # of every version
 NAME_PIECES = ["h.0.", "größe", "層", "\U0001f600", '"', "\\", "/", "\n", "\x01", "\x7f", " ", "{}", "ln", "../"]
 
 
@@ -128,6 +129,18 @@ def check_theirs_to_ours(driver, folder, generator, rounds):
             yield f"{path}: the package refuses its own file"
 
 
+def check_copies(driver, folder, generator, rounds):
+    """A copy by our writer has the contents of its source, whatever its dtypes."""
+    for number in range(rounds):
+        source, target = folder / f"any{number}", folder / f"copy_of_any{number}"
+        source.write_bytes(random_file(generator))
+        subprocess.run([driver, "copy", source, target], check=True)
+        before, after = theirs(source.read_bytes()), theirs(target.read_bytes())
+        mine = ours(driver, str(target))[0]
+        if before != after or mine is None or (after is not None and after != mine):
+            yield f"{target}: not the tensors of {source}"
+
+
 def check_ours_to_theirs(driver, folder, generator, rounds):
     """What we write the package reads: every tensor's bytes, and the metadata."""
     for number in range(rounds):
@@ -154,15 +167,14 @@ def check_mutilated(driver, folder, generator, rounds):
         content[generator.randrange(len(content))] = generator.choice([generator.randrange(256), *b'0123456789"{}[],: \\'])
         paths.append(str(folder / f"mutilated{number}"))
         pathlib.Path(paths[-1]).write_bytes(content)
-    known = {dtype for dtype, _ in DTYPES[4:] if dtype in {"U8", "I8", "I16", "U16", "F16", "BF16", "I32", "U32", "F32", "F64", "I64", "U64"}}
     accepted = 0
     for path, mine in zip(paths, ours(driver, *paths)):
         if mine is None:
             continue
         accepted += 1
         reference = theirs(pathlib.Path(path).read_bytes())
-        old = any(dtype not in known for dtype, _, _ in mine.values())
-        if reference != mine and not (reference is None and old):
+        recent = any(dtype not in OLD_TYPES for dtype, _, _ in mine.values())
+        if reference != mine and not (reference is None and recent):
             yield f"{path}: we read {mine}, the package {reference}: {pathlib.Path(path).read_bytes()!r}"
     print(f"of {rounds} files with one byte changed we accept {accepted}")
 
@@ -177,6 +189,7 @@ def main():
         faults = [
             *check_corpus(sys.argv[1]),
             *check_theirs_to_ours(sys.argv[1], folder, generator, 100),
+            *check_copies(sys.argv[1], folder, generator, 50),
             *check_ours_to_theirs(sys.argv[1], folder, generator, 50),
             *check_mutilated(sys.argv[1], folder, generator, 1000),
         ]
