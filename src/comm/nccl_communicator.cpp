@@ -231,36 +231,50 @@ std::byte* NcclCommunicator::scratch_for(const Issue& issue) {
   return static_cast<std::byte*>(own_scratch_.data());
 }
 
-std::unique_ptr<Communicator> NcclCommunicator::split(int color, int key) {
-  session_->poll(std::chrono::steady_clock::duration{0});
-  check_call({Operation::Split});
+NcclCommunicator::Part NcclCommunicator::part_of(int color, int key) {
   const std::array<int, 2> mine{color, key};
-  std::vector<std::array<int, 2>> all(members_.size());
-  session_->exchange(communicator_, size(), mine.data(), all.data(), sizeof(mine));
-  std::map<int, int> colors;  // NCCL's must not be negative
-  std::vector<Rank> part;     // ranks here of equal color
-  for (Rank other = 0; other < size(); ++other) {
-    colors.emplace(all[static_cast<std::size_t>(other)][0], 0);
-    if (all[static_cast<std::size_t>(other)][0] == color) part.push_back(other);
-  }
+  std::vector<std::array<int, 2>> all{mine};
+  all.resize(members_.size());
+  if (size() > 1) session_->exchange(communicator_, size(), mine.data(), all.data(), sizeof(mine));
+  std::map<int, std::vector<Rank>> parts;
+  for (Rank other = 0; other < size(); ++other)
+    parts[all[static_cast<std::size_t>(other)][0]].push_back(other);
+  Part part{parts.at(color), NCCL_SPLIT_NOCOLOR, false};
   int next = 0;
-  for (auto& entry : colors) entry.second = next++;
-  std::stable_sort(part.begin(), part.end(), [&](Rank left, Rank right) {
+  for (const auto& [of_color, ranks] : parts) {
+    if (ranks.size() < 2) continue;
+    if (of_color == color) part.color = next;
+    ++next;
+  }
+  part.any_large = next > 0;
+  std::stable_sort(part.ranks.begin(), part.ranks.end(), [&](Rank left, Rank right) {
     return all[static_cast<std::size_t>(left)][1] < all[static_cast<std::size_t>(right)][1];
   });
-  const auto position =
-      static_cast<Rank>(std::find(part.begin(), part.end(), rank_) - part.begin());
+  return part;
+}
+
+/// Every rank of a communicator calls it, also one that is alone in its part and gets null.
+ncclComm_t NcclCommunicator::split_nccl(const Part& part, Rank position) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   ncclComm_t child = nullptr;
   const CudaDeviceGuard guard(session_->device().ordinal());
   session_->settle(communicator_,
-                   ncclCommSplit(communicator_, colors.at(color), position, &child, &config),
+                   ncclCommSplit(communicator_, part.color, position, &child, &config),
                    "ncclCommSplit");
-  session_->settle(child, ncclInProgress, "ncclCommSplit");
-  std::vector<Rank> members;
-  for (Rank other : part) members.push_back(world_rank(other));
-  return std::make_unique<NcclCommunicator>(session_, child, true, position, std::move(members));
+  if (part.color != NCCL_SPLIT_NOCOLOR) session_->settle_child(child);
+  return child;
+}
+
+std::unique_ptr<Communicator> NcclCommunicator::split(int color, int key) {
+  session_->poll(std::chrono::steady_clock::duration{0});
+  check_call({Operation::Split});
+  Part part = part_of(color, key);
+  const auto position = static_cast<Rank>(std::find(part.ranks.begin(), part.ranks.end(), rank_) -
+                                          part.ranks.begin());
+  ncclComm_t child = part.any_large ? split_nccl(part, position) : nullptr;
+  for (Rank& rank : part.ranks) rank = world_rank(rank);
+  return std::make_unique<NcclCommunicator>(session_, child, true, position, std::move(part.ranks));
 }
 
 void NcclCommunicator::synchronize() {

@@ -13,7 +13,8 @@ namespace flatshard::detail {
 
 class NcclCommunicator final : public Communicator {
  public:
-  /// Takes over `communicator` unless it is not owned. members: world ranks, in its order.
+  /// Takes over `communicator` unless it is not owned; null where there is but one rank. members:
+  /// world ranks, in its order.
   NcclCommunicator(std::shared_ptr<NcclSession> session, ncclComm_t communicator, bool owned,
                    Rank rank, std::vector<Rank> members);
   ~NcclCommunicator() override;
@@ -44,6 +45,15 @@ class NcclCommunicator final : public Communicator {
     const CollectiveCall& call;
     CudaStream& stream;
   };
+
+  /// The part of a split that this rank is in: ranks here, in their new order.
+  struct Part {
+    std::vector<Rank> ranks;
+    int color;       // of NCCL: counted from 0 over the parts of several ranks; one rank's: none
+    bool any_large;  // some part has several ranks
+  };
+  Part part_of(int color, int key);
+  ncclComm_t split_nccl(const Part& part, Rank position);
 
   Issue begin(const CollectiveCall& call, StreamRef stream);
   void check_call(const CollectiveCall& call);

@@ -4,6 +4,7 @@
 #include <flatshard/core/error.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <thread>
 
@@ -98,6 +99,16 @@ void NcclSession::settle(ncclComm_t communicator, ncclResult_t result, const cha
   fail(nccl_message(communicator, result, fmt::format("{} ({})", call, last_call())));
 }
 
+void NcclSession::settle_child(ncclComm_t& child) {
+  const Clock::time_point start = Clock::now();
+  const std::atomic_ref<ncclComm_t> stored(child);
+  while (stored.load() == nullptr) {
+    poll(Clock::now() - start);
+    std::this_thread::yield();
+  }
+  settle(child, ncclInProgress, "ncclCommSplit");
+}
+
 void NcclSession::fail(const Failure& failure) {
   fail_quietly(failure);
   throw_failure();
@@ -128,7 +139,7 @@ void NcclSession::abort_all() noexcept {
 }
 
 void NcclSession::add(ncclComm_t communicator, bool owned) {
-  members_.push_back({communicator, owned});
+  if (communicator != nullptr) members_.push_back({communicator, owned});
   ++communicators_;
 }
 
@@ -137,7 +148,7 @@ void NcclSession::remove(ncclComm_t communicator, bool unwinding) noexcept {
   const auto found = std::find_if(members_.begin(), members_.end(), [&](const Member& member) {
     return member.communicator == communicator;
   });
-  if (found == members_.end()) return;  // aborted
+  if (found == members_.end()) return;  // aborted, or of one rank
   const bool owned = found->owned;
   members_.erase(found);
   if (!owned) return;

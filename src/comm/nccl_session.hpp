@@ -32,13 +32,16 @@ class NcclSession final : public StreamMonitor {
   void poll(std::chrono::steady_clock::duration waited) override;
   /// Blocks until NCCL has done on the host what `call` began; what went wrong is thrown.
   void settle(ncclComm_t communicator, ncclResult_t result, const char* call);
+  /// The same for what ncclCommSplit gives, which NCCL's thread stores when it is there.
+  void settle_child(ncclComm_t& child);
   /// Tells every rank, aborts the communicators and throws.
   [[noreturn]] void fail(const Failure& failure);
   void fail_quietly(const Failure& failure) noexcept;
   /// The same in the name of this rank.
   [[noreturn]] void fail(const std::string& message) { fail({world_rank_, message}); }
 
-  /// From now on it is polled and, if owned, aborted after a failure.
+  /// From now on it is polled and, if owned, aborted after a failure. Null: one rank's, who needs
+  /// none of NCCL.
   void add(ncclComm_t communicator, bool owned);
   /// Ends it: in order when all is well, else by abort. Never throws.
   void remove(ncclComm_t communicator, bool unwinding) noexcept;

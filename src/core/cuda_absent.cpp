@@ -29,6 +29,10 @@ std::unique_ptr<Event> CudaDevice::make_event() { throw_absent(); }
 const KernelTable& CudaDevice::kernels() const { throw_absent(); }
 int CudaDevice::ordinal() const { throw_absent(); }
 
+CudaGraph CudaGraph::capture(StreamRef, const std::function<void()>&) { throw_absent(); }
+CudaGraph::~CudaGraph() = default;
+void CudaGraph::launch(StreamRef) { throw_absent(); }
+
 std::unique_ptr<Stream> adopt_cuda_stream(void*) { throw_absent(); }
 void* cuda_stream(StreamRef) { throw_absent(); }
 

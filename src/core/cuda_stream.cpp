@@ -10,6 +10,18 @@ namespace flatshard::detail {
 
 using Clock = std::chrono::steady_clock;
 
+namespace {
+
+/// The graph that a stream is being captured into; 0: none.
+unsigned long long capture_of(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  unsigned long long id = 0;
+  FLATSHARD_CHECK_CUDA(cudaStreamGetCaptureInfo(stream, &status, &id));
+  return status == cudaStreamCaptureStatusNone ? 0 : id;
+}
+
+}  // namespace
+
 void StreamMonitors::add(const std::shared_ptr<StreamMonitor>& monitor) {
   if (std::find(monitors_.begin(), monitors_.end(), monitor) == monitors_.end())
     monitors_.push_back(monitor);
@@ -73,21 +85,19 @@ void CudaStream::record(Event& event) {
   auto& mark = static_cast<CudaEvent&>(event);
   FLATSHARD_CHECK_CUDA(cudaEventRecord(mark.event_, stream_));
   mark.monitors_ = monitors_;
+  mark.recorder_ = stream_;
   mark.capture_ = capture();
 }
 
 void CudaStream::wait(Event& event) {
   const auto& mark = static_cast<const CudaEvent&>(event);
-  if (mark.capture_ == 0 && capture() != 0) return;
+  const bool recorded_outside = mark.capture_ == 0 && capture() != 0;
+  const bool graph_is_made = mark.capture_ != 0 && capture_of(mark.recorder_) != mark.capture_;
+  if (recorded_outside || graph_is_made) return;
   FLATSHARD_CHECK_CUDA(cudaStreamWaitEvent(stream_, mark.event_, 0));
 }
 
-unsigned long long CudaStream::capture() const {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  unsigned long long id = 0;
-  FLATSHARD_CHECK_CUDA(cudaStreamGetCaptureInfo(stream_, &status, &id));
-  return status == cudaStreamCaptureStatusNone ? 0 : id;
-}
+unsigned long long CudaStream::capture() const { return capture_of(stream_); }
 
 void CudaStream::check() {
   if (capture() != 0) return;  // a query would end the capture

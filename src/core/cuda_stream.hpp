@@ -44,6 +44,7 @@ class CudaEvent final : public Event {
   friend class CudaStream;
   cudaEvent_t event_ = nullptr;
   std::shared_ptr<const StreamMonitors> monitors_;  // of the stream that recorded it last
+  cudaStream_t recorder_ = nullptr;                 // that stream
   unsigned long long capture_ = 0;                  // in which graph it was recorded last; 0: none
 };
 
@@ -55,8 +56,9 @@ class CudaStream final : public Stream {
   explicit CudaStream(cudaStream_t stream) : stream_(stream), owned_(false) {}
   ~CudaStream() override;
 
-  /// While the stream is captured into a graph, waits for events recorded outside of that graph
-  /// are nothing: a graph is launched after them.
+  /// Of an event and a stream of which one belongs to a graph that is being captured and the other
+  /// does not, the wait is nothing: a graph is launched after what came before, and before what
+  /// comes after. But a stream joins a capture by waiting for one of its events.
   void record(Event& event) override;
   void wait(Event& event) override;
   void check() override;

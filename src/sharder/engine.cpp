@@ -21,9 +21,9 @@ Device& chosen_device(const Communicator& communicator, const Options& options,
 }
 
 Plan checked_plan(const Model& model, const PlanRequest& request, const Optimizer& optimizer,
-                  const Options& options) {
+                  const Options& options, DeviceKind device) {
   Plan plan = make_plan(model, request, options);
-  detail::check_step(plan, optimizer, options);
+  detail::check_step(plan, optimizer, options, device);
   return plan;
 }
 
@@ -33,9 +33,9 @@ Engine::Parts::Parts(Communicator& communicator, const Model& described, const O
                      const PlanRequest& request, const Options& chosen)
     : model(described),
       options(chosen),
-      runtime(communicator, checked_plan(model, request, optimizer, options),
-              chosen_device(communicator, options, own_device), options.compute_stream,
-              options.memory),
+      device(chosen_device(communicator, options, own_device)),
+      runtime(communicator, checked_plan(model, request, optimizer, options, device.kind()), device,
+              options.compute_stream, options.memory),
       agreed((detail::expect_agreement(runtime, model, optimizer, options), Agreed{})),
       gatherer(runtime, options.max_live_elements),
       reducer(runtime),
@@ -44,7 +44,8 @@ Engine::Parts::Parts(Communicator& communicator, const Model& described, const O
       uses(runtime.plan.units.size()),
       takes_part(runtime.plan.flats.size(), false),
       computed(runtime.make_event()),
-      decided(runtime.make_event()) {}
+      decided(runtime.make_event()),
+      gathered(runtime.make_event()) {}
 
 Engine::Engine(Communicator& communicator, const Model& model, const Optimizer& optimizer,
                const PlanRequest& request, const Options& options)

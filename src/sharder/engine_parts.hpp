@@ -29,6 +29,7 @@ struct Engine::Parts {
   const Model model;
   const Options options;
   std::unique_ptr<Device> own_device;
+  Device& device;
   detail::Runtime runtime;
   struct Agreed {};
   Agreed agreed;  // the ranks are, before anything is written to the arena
@@ -46,6 +47,7 @@ struct Engine::Parts {
   std::string broken;               // why the step must be discarded
   std::unique_ptr<Event> computed;  // recorded on the compute stream
   std::unique_ptr<Event> decided;   // on the reduce stream: what step in backward multiplies by
+  std::unique_ptr<Event> gathered;  // on the gather stream: the end of a captured step
 
   /// Units that calls of `module` need; throws UsageError when the model has no such module.
   const std::vector<int>& touched(int module) const;

@@ -107,6 +107,7 @@ void Stepper::set_group_optimizers(const std::vector<Optimizer>& optimizers) {
                       fmt::format("the optimizer is '{}' and cannot become '{}'", optimizer_.name(),
                                   optimizer.name()));
   group_optimizers_ = optimizers;
+  upload_functors();
 }
 
 void Stepper::wait_for_earlier() {

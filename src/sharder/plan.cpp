@@ -57,6 +57,7 @@ Plan make_plan(const Model& model, const PlanRequest& request, const Options& op
   Plan plan;
   plan.request = request;
   plan.world = request.world;
+  plan.device_groups = options.capturable ? static_cast<int>(options.groups.size()) : 0;
   detail::plan_groups(plan, options);
   detail::plan_units(plan, model, options);
   detail::plan_flats(plan, model, options);

@@ -92,6 +92,8 @@ void add_control_blocks(Arena& arena, const Plan& plan) {
   arena.add(Role::Control, control_times, 0, 2 * bytes_of(count_of(plan.flats), DType::Int64));
   arena.add(Role::Control, control_norm, 0,
             plan.norm_passes * bytes_of(norm_values(plan), DType::Float64));
+  arena.add(Role::Control, control_functors, 0,
+            bytes_of(plan.device_groups * Elements{max_functor_bytes}, DType::UInt8));
 }
 
 void add_registered_blocks(Arena& arena, const Model& model) {

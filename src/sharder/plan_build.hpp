@@ -35,9 +35,10 @@ int count_of(const Container& container) {
 
 /// What Role::Control blocks hold, by owner.
 enum ControlBlock {
-  control_state,  // a DeviceControl
-  control_times,  // (flats) int64 time steps, (flats) int64 who takes part in this step
-  control_norm    // norm_passes times norm_values(plan) doubles
+  control_state,    // a DeviceControl
+  control_times,    // (flats) int64 time steps, (flats) int64 who takes part in this step
+  control_norm,     // norm_passes times norm_values(plan) doubles
+  control_functors  // (device groups, max_functor_bytes) bytes: hyper-parameters of each group
 };
 
 inline constexpr int report_ring = 4;  // steps whose reports are kept

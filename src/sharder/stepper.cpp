@@ -32,6 +32,11 @@ StepSettings settings_of(const Plan& plan, const Options& options) {
   return settings;
 }
 
+StepFunctions functions_for(DeviceKind device, const Optimizer& optimizer, const StepRow& row) {
+  if (device == DeviceKind::Cuda) return optimizer.cuda_step(row);
+  return optimizer.host_step(row);
+}
+
 void check_step_in_backward(const Plan& plan, const Options& options) {
   if (!options.step_in_backward) return;
   const char* reason = nullptr;
@@ -49,13 +54,14 @@ void check_step_in_backward(const Plan& plan, const Options& options) {
 
 }  // namespace
 
-void check_step(const Plan& plan, const Optimizer& optimizer, const Options& options) {
+void check_step(const Plan& plan, const Optimizer& optimizer, const Options& options,
+                DeviceKind device) {
   check_step_in_backward(plan, options);
   settings_of(plan, options);
   scaler_of(plan.request.precision.loss_scaling, options.loss_scale);
   for (const GroupOptions& group : options.groups) optimizer.adjusted(group);
   for (const Flat& flat : plan.flats)
-    if (flat.requires_grad) optimizer.host_step(flat.step_row);
+    if (flat.requires_grad) functions_for(device, optimizer, flat.step_row);
 }
 
 Stepper::Stepper(Runtime& runtime, Gatherer& gatherer, const Optimizer& optimizer,
@@ -69,7 +75,8 @@ Stepper::Stepper(Runtime& runtime, Gatherer& gatherer, const Optimizer& optimize
       in_backward_(options.step_in_backward),
       norm_(runtime, options.norm, options.norm_hook),
       control_(reinterpret_cast<DeviceControl*>(runtime.address(Role::Control, control_state))),
-      times_(reinterpret_cast<std::int64_t*>(runtime.address(Role::Control, control_times))) {
+      times_(reinterpret_cast<std::int64_t*>(runtime.address(Role::Control, control_times))),
+      device_functors_(runtime.address(Role::Control, control_functors)) {
   const LossScaler scaler =
       scaler_of(runtime.plan.request.precision.loss_scaling, options.loss_scale);
   const auto flats = runtime.plan.flats.size();
@@ -79,7 +86,13 @@ Stepper::Stepper(Runtime& runtime, Gatherer& gatherer, const Optimizer& optimize
   host_reports_ = Buffer(host, report_ring * static_cast<Bytes>(sizeof(StepReport)));
   for (Report& report : reports_) report.ready = runtime.make_event();
   for (const Flat& flat : runtime.plan.flats)
-    host_steps_.push_back(flat.requires_grad ? optimizer.host_step(flat.step_row) : nullptr);
+    functions_.push_back(flat.requires_grad
+                             ? functions_for(runtime.device.kind(), optimizer, flat.step_row)
+                             : StepFunctions());
+  if (device_functors_ != nullptr)
+    host_functors_ =
+        Buffer(host, report_ring * runtime.plan.device_groups * Bytes{max_functor_bytes});
+  for (auto& event : uploaded_) event = runtime.make_event();
   set_optimizer(optimizer);
   runtime.kernels.start_control(control_->step, scaler, runtime.reduce);
   runtime.kernels.start_control(control_->reported, scaler, runtime.reduce);
@@ -94,7 +107,35 @@ void Stepper::set_optimizer(const Optimizer& optimizer) {
   for (const GroupOptions& group : groups_) adjusted.push_back(optimizer.adjusted(group));
   group_optimizers_ = std::move(adjusted);
   optimizer_ = optimizer;
+  upload_functors();
 }
+
+/// The rings of host memory keep what is still on its way.
+void Stepper::upload_functors() {
+  if (device_functors_ == nullptr) return;
+  const std::int64_t slot = uploads_++ % report_ring;
+  Event& uploaded = *uploaded_[static_cast<std::size_t>(slot)];
+  uploaded.synchronize();
+  const Bytes bytes = runtime_.plan.device_groups * Bytes{max_functor_bytes};
+  std::byte* host = static_cast<std::byte*>(host_functors_.data()) + slot * bytes;
+  std::byte* next = host;
+  for (const Optimizer& optimizer : group_optimizers_)
+    next = std::copy_n(optimizer.functor().data(), max_functor_bytes, next);
+  runtime_.device.copy(host, device_functors_, bytes, runtime_.reduce);
+  runtime_.reduce.record(uploaded);
+}
+
+void Stepper::begin_capture() {
+  FLATSHARD_EXPECTS(device_functors_ != nullptr,
+                    "a step can be captured only with Options::capturable");
+  for (const Flat& flat : runtime_.plan.flats)
+    FLATSHARD_EXPECTS(!flat.skip_when_unused,
+                      "a captured step updates the same parameters each time: skip_when_unused "
+                      "cannot be part of it");
+  capturing_ = true;
+}
+
+std::int64_t Stepper::count_replay() { return finish_report(control_->step.report); }
 
 std::int64_t Stepper::step(Divisor divisor, const std::vector<bool>& takes_part) {
   norm_.measure();
@@ -107,7 +148,7 @@ std::int64_t Stepper::step(Divisor divisor, const std::vector<bool>& takes_part)
       if (takes_part[static_cast<std::size_t>(flat)]) update_flat(flat);
     gatherer_.publish(unit);
   }
-  return finish_report();
+  return finish_report(*report);
 }
 
 void Stepper::begin_step(Divisor divisor) {
@@ -127,7 +168,7 @@ std::int64_t Stepper::end_step(Divisor divisor) {
   norm_.measure();
   StepReport* report = &control_->reports[static_cast<std::size_t>(steps_ % report_ring)];
   decide(control_->reported, settings_, divisor, 0, nullptr, report);
-  return finish_report();
+  return finish_report(*report);
 }
 
 void Stepper::decide(StepControl& control, const StepSettings& settings, Divisor divisor,
@@ -158,6 +199,7 @@ void Stepper::update_flat(int index) {
   if (!flat.requires_grad) return;
   const FlatMemory& memory = runtime_.memory(index);
   const Bytes copy_size = flat.step_row.writes_copy ? size_of(flat.compute) : 0;
+  ranges_.clear();
   for (const StepRun& run : flat.runs[static_cast<std::size_t>(runtime_.shard.rank())]) {
     StepArguments arguments{};
     arguments.master = memory.master + run.offset * size_of(flat.master);
@@ -172,8 +214,13 @@ void Stepper::update_flat(int index) {
     arguments.seed = seed_;
     arguments.row = flat.step_row;
     arguments.functor = group_optimizers_[static_cast<std::size_t>(run.group)].functor();
-    runtime_.kernels.step(host_steps_[static_cast<std::size_t>(index)], arguments, runtime_.reduce);
+    if (device_functors_ != nullptr)
+      arguments.device_functor = device_functors_ + run.group * Bytes{max_functor_bytes};
+    ranges_.push_back(arguments);
   }
+  if (!ranges_.empty())
+    runtime_.kernels.step_ranges(functions_[static_cast<std::size_t>(index)], ranges_,
+                                 runtime_.reduce);
 }
 
 std::int64_t* Stepper::host_takes_part(std::int64_t slot) const {
@@ -185,11 +232,12 @@ StepReport* Stepper::host_report(std::int64_t slot) const {
   return static_cast<StepReport*>(host_reports_.data()) + slot;
 }
 
-std::int64_t Stepper::finish_report() {
+/// `on_device` is in device memory; the host reads the copy.
+std::int64_t Stepper::finish_report(const StepReport& on_device) {
+  if (capturing_) return steps_;
   const std::int64_t slot = steps_ % report_ring;
   Report& report = reports_[static_cast<std::size_t>(slot)];
-  runtime_.device.copy(&control_->reports[static_cast<std::size_t>(slot)], host_report(slot),
-                       sizeof(StepReport), runtime_.reduce);
+  runtime_.device.copy(&on_device, host_report(slot), sizeof(StepReport), runtime_.reduce);
   report.raised = false;
   runtime_.reduce.record(*report.ready);
   return ++steps_;

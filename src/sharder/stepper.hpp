@@ -17,7 +17,8 @@ struct Divisor {
 };
 
 /// Throws UsageError for an optimizer and options that no step of this Plan can have.
-void check_step(const Plan& plan, const Optimizer& optimizer, const Options& options);
+void check_step(const Plan& plan, const Optimizer& optimizer, const Options& options,
+                DeviceKind device);
 
 /// Everything runs on the reduce stream (publication on the gather stream); only wait() blocks.
 class Stepper {
@@ -51,6 +52,11 @@ class Stepper {
   const std::vector<Optimizer>& group_optimizers() const { return group_optimizers_; }
   /// Until the next set_optimizer(). As many as there are groups, of the same functor type.
   void set_group_optimizers(const std::vector<Optimizer>& optimizers);
+  /// While a step is captured it counts as none, and leaves no report.
+  void begin_capture();
+  void end_capture() { capturing_ = false; }
+  /// A captured step has been launched; the reduce stream has been ordered after it.
+  std::int64_t count_replay();
   const float* loss_scale() const { return &control_->step.loss_scale; }
   StepControl& control() { return control_->step; }
   std::int64_t* times() { return times_; }
@@ -62,7 +68,8 @@ class Stepper {
   /// In host memory, of the step that is slot `slot` of the rings.
   std::int64_t* host_takes_part(std::int64_t slot) const;
   StepReport* host_report(std::int64_t slot) const;
-  std::int64_t finish_report();
+  std::int64_t finish_report(const StepReport& on_device);
+  void upload_functors();
   void throw_error(const StepReport& report) const;
 
   struct Report {
@@ -75,7 +82,8 @@ class Stepper {
   Optimizer optimizer_;
   std::vector<GroupOptions> groups_;
   std::vector<Optimizer> group_optimizers_;  // per hyper-parameter group
-  std::vector<HostStep> host_steps_;         // per flat
+  std::vector<StepFunctions> functions_;     // per flat
+  std::vector<StepArguments> ranges_;        // of the flat that is being updated
   StepSettings settings_;
   std::uint64_t seed_;
   bool in_backward_;
@@ -83,8 +91,13 @@ class Stepper {
   DeviceControl* control_;
   std::int64_t* times_;
   std::int64_t* takes_part_;
-  Buffer host_takes_part_;  // (report ring, flats) int64
-  Buffer host_reports_;     // (report ring) StepReport
+  Buffer host_takes_part_;      // (report ring, flats) int64
+  Buffer host_reports_;         // (report ring) StepReport
+  std::byte* device_functors_;  // (groups, max_functor_bytes); null unless capturable
+  Buffer host_functors_;        // (report ring, groups, max_functor_bytes)
+  std::array<std::unique_ptr<Event>, report_ring> uploaded_;
+  std::int64_t uploads_ = 0;
+  bool capturing_ = false;
   std::array<Report, report_ring> reports_;
   std::int64_t steps_ = 0;
   std::int64_t restored_ = 0;  // of these: made by an earlier run, whose reports are gone

@@ -4,7 +4,9 @@
 
 #include <flatshard/core/device.hpp>
 
+#include <functional>
 #include <memory>
+#include <utility>
 
 namespace flatshard {
 
@@ -48,5 +50,30 @@ std::unique_ptr<Stream> adopt_cuda_stream(void* stream);
 /// The cudaStream_t behind a stream that a CudaDevice made or that was adopted. Throws UsageError
 /// for any other.
 void* cuda_stream(StreamRef stream);
+
+/// Work of a stream, and of all streams that it made wait, kept to be launched again. Move-only;
+/// the memory that the work uses must stay. In a graph, waits for events that were recorded outside
+/// of it are left out: whoever launches it orders it.
+class CudaGraph {
+ public:
+  /// What `issue` enqueues on `stream`. Nothing of it runs. Blocks the host; what `issue` throws is
+  /// thrown on.
+  static CudaGraph capture(StreamRef stream, const std::function<void()>& issue);
+  /// Leaves the other empty.
+  CudaGraph(CudaGraph&& other) noexcept : executable_(std::exchange(other.executable_, nullptr)) {}
+  /// Exchanges what is held.
+  CudaGraph& operator=(CudaGraph&& other) noexcept {
+    std::swap(executable_, other.executable_);
+    return *this;
+  }
+  ~CudaGraph();
+
+  /// Only enqueues.
+  void launch(StreamRef stream);
+
+ private:
+  explicit CudaGraph(void* executable) : executable_(executable) {}
+  void* executable_;  // cudaGraphExec_t
+};
 
 }  // namespace flatshard

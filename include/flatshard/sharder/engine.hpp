@@ -3,7 +3,7 @@
 #pragma once
 
 #include <flatshard/comm/communicator.hpp>
-#include <flatshard/core/device.hpp>
+#include <flatshard/core/cuda_device.hpp>
 #include <flatshard/ops/init.hpp>
 #include <flatshard/ops/optimizer.hpp>
 #include <flatshard/sharder/plan.hpp>
@@ -98,6 +98,8 @@ class Engine {
 
   /// Sharder::step; the number to wait() for.
   std::int64_t step(const StepOptions& options);
+  CudaGraph capture(const std::function<void()>& step);  // Sharder::capture
+  std::int64_t replay(CudaGraph& captured);  // Sharder::replay; the number to wait() for
   StepReport wait(std::int64_t step);              // PendingReport::wait
   void set_optimizer(const Optimizer& optimizer);  // Sharder::set_optimizer
   const float* loss_scale() const;                 // Sharder::loss_scale, in device memory

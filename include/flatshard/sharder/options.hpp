@@ -69,6 +69,8 @@ struct Options {
                                                  // none: the rule's defaults (static: 65536)
   std::vector<GroupOptions> groups =
       std::vector<GroupOptions>(1);  // hyper-parameter groups, by ParameterOptions::group
+  bool capturable = false;           // hyper-parameters lie in device memory, so that a captured
+                                     // step may be replayed with others: Sharder::capture
   std::uint64_t seed = 0;            // of stochastic rounding
   Device* device = nullptr;          // none: the communicator's, else a host device of its own
   Stream* compute_stream = nullptr;  // where your kernels run; none: the device's choice

@@ -129,6 +129,7 @@ struct Plan {
   int world = 1;            // W: ranks
   int shard_group = 1;      // G: ranks that share one copy of everything sharded
   int replicas = 1;         // W / G
+  int device_groups = 0;    // hyper-parameter groups kept in device memory: Options::capturable
   int secondary_group = 1;  // ranks that share one second shard; 1: whole on every rank, or none
   ReduceMoment moment = ReduceMoment::Micro;          // when gradients are reduced
   int max_micro_steps = 1;                            // the most a step may have

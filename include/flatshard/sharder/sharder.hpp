@@ -34,8 +34,7 @@ class Sharder {
   using compute_type = typename Precision::compute;
 
   /// What make_plan is asked for this type.
-  static PlanRequest plan_request(int world, int optimizer_states,
-                                  bool canonical_reduction = true,
+  static PlanRequest plan_request(int world, int optimizer_states, bool canonical_reduction = true,
                                   bool needs_scratch = false) {
     return {strategy_traits<Strategy>(),
             precision_traits<Precision>(),
@@ -145,6 +144,17 @@ class Sharder {
   /// Reduces what is left, measures, clips, updates, publishes. Never waits for the device but for
   /// the report of the step before the last; throws what that report says is an error.
   PendingReport step(const StepOptions& options = {}) { return {engine_, engine_.step(options)}; }
+  /// Captures a whole step, its last call step(), into a CUDA graph; nothing of it runs or counts.
+  /// Needs Options::capturable and a CUDA device, between steps; a step of the same calls must have
+  /// run before. Blocks the host. Ranks of several devices cannot be captured: NCCL's part of a
+  /// step is begun by threads of its own.
+  template <class Function>
+  CudaGraph capture(Function&& step) {
+    return engine_.capture([&] { step(); });
+  }
+  /// Launches a captured step on the compute stream, as if its calls were made now: with the
+  /// hyper-parameters set last, and with whatever the memory holds that the user's kernels read.
+  PendingReport replay(CudaGraph& captured) { return {engine_, engine_.replay(captured)}; }
   /// Drops the micro-steps since the last step, on every rank. With step_in_backward, units whose
   /// last backward is over have been updated, and stay so.
   void discard_step() { engine_.discard_step(); }

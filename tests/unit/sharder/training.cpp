@@ -84,12 +84,59 @@ const Module& module_of(const TestModel& test, const Batch& batch) {
   return test.calls[static_cast<std::size_t>(batch.call)];
 }
 
+/// Runs `act` on copies of a CUDA device's values in host memory, in the order of the compute
+/// stream; what it did to the last of them is copied back.
+template <std::size_t Count, class Act>
+void on_copies(Engine& engine, std::array<Values, Count> values, Act&& act) {
+  std::array<std::vector<std::byte>, Count> copies;
+  std::array<Values, Count> local = values;
+  for (std::size_t k = 0; k < Count; ++k) {
+    copies[k].resize(static_cast<std::size_t>(values[k].count * size_of(values[k].dtype)));
+    local[k].data = copies[k].data();
+    engine.device().copy(values[k].data, local[k].data, static_cast<Bytes>(copies[k].size()),
+                         engine.compute_stream());
+  }
+  engine.compute_stream().synchronize();
+  act(local);
+  engine.device().copy(local[Count - 1].data, values[Count - 1].data,
+                       static_cast<Bytes>(copies[Count - 1].size()), engine.compute_stream());
+  engine.compute_stream().synchronize();
+}
+
+void forward_on_copies(Trainer& trainer, const TestModel& test, const Batch& batch,
+                       const Views& views) {
+  double& activation = (*batch.activations)[static_cast<std::size_t>(batch.call)];
+  activation = 0;
+  for (const Parameter parameter : test.parameters_of(module_of(test, batch)))
+    on_copies<1>(trainer.engine(), {views.weights(parameter)},
+                 [&](auto& values) { activation = activation_of(activation, values[0]); });
+}
+
+void backward_on_copies(Trainer& trainer, const TestModel& test, const Batch& batch,
+                        const Views& views, bool overwrite) {
+  std::byte* scale =
+      const_cast<std::byte*>(reinterpret_cast<const std::byte*>(trainer.loss_scale()));
+  for (const Parameter parameter : test.parameters_of(module_of(test, batch))) {
+    if (parameter == test.frozen) continue;
+    on_copies<3>(
+        trainer.engine(),
+        {Values{scale, DType::Float32, 1}, views.weights(parameter), views.gradients(parameter)},
+        [&](auto& values) {
+          add_gradient(batch, values[1], values[2], parameter.index,
+                       reinterpret_cast<const float*>(values[0].data), overwrite);
+        });
+  }
+}
+
+bool is_on_host(Trainer& trainer) { return trainer.engine().device().kind() == DeviceKind::Host; }
+
 }  // namespace
 
 void run_forward(Trainer& trainer, const TestModel& test, Batch batch) {
   const Module& module = module_of(test, batch);
-  HostStream& stream = host_stream(trainer.engine().compute_stream());
   trainer.forward(module, [&](const Views& views) {
+    if (!is_on_host(trainer)) return forward_on_copies(trainer, test, batch, views);
+    HostStream& stream = host_stream(trainer.engine().compute_stream());
     double* activation = &(*batch.activations)[static_cast<std::size_t>(batch.call)];
     stream.enqueue([activation] { *activation = 0; });
     for (const Parameter parameter : test.parameters_of(module))
@@ -103,8 +150,10 @@ void run_backward(Trainer& trainer, const TestModel& test, Batch batch) {
   const Module& module = module_of(test, batch);
   const ModuleOptions& options =
       test.model.modules()[static_cast<std::size_t>(module.index())].options;
-  HostStream& stream = host_stream(trainer.engine().compute_stream());
   trainer.backward(module, [&](const Views& views) {
+    if (!is_on_host(trainer))
+      return backward_on_copies(trainer, test, batch, views, options.backward_overwrites);
+    HostStream& stream = host_stream(trainer.engine().compute_stream());
     for (const Parameter parameter : test.parameters_of(module)) {
       if (parameter == test.frozen) continue;
       stream.enqueue([batch, weights = views.weights(parameter),
@@ -180,7 +229,10 @@ void collect(Trainer& trainer, const TestModel& test, Communicator& communicator
         const auto bytes = static_cast<std::size_t>(parameters[p].numel() * size_of(dtype));
         whole.resize(bytes);
         done.resize(bytes);
-        put(whole, done, data, local.offset, local.count, size_of(dtype), into.replicas_agree);
+        std::vector<std::byte> copy(static_cast<std::size_t>(local.count * size_of(dtype)));
+        engine.read(data, copy.data(), static_cast<Bytes>(copy.size()));
+        put(whole, done, copy.data(), local.offset, local.count, size_of(dtype),
+            into.replicas_agree);
       };
       add(into.masters[p], filled.masters[p], local.master, flat.master);
       for (std::size_t s = 0; s < local.states.size(); ++s)
@@ -208,12 +260,16 @@ void train_rank(const Training& training, Communicator& given, Trained& trained)
   const std::unique_ptr<Communicator> decorated = hooks.decorate ? hooks.decorate(given) : nullptr;
   Communicator& communicator = decorated ? *decorated : given;
   const TestModel test(training.model);
-  const std::unique_ptr<Device> device = hooks.device ? hooks.device(training.host, given.rank())
-                                                      : std::make_unique<HostDevice>(training.host);
+  std::unique_ptr<Device> own;
+  if (hooks.device)
+    own = hooks.device(training.host, given.rank());
+  else if (!hooks.take_device)
+    own = std::make_unique<HostDevice>(training.host);
+  Device* const device = own ? own.get() : given.device();
   std::unique_ptr<HostStream> compute;
   if (training.threaded_compute) compute = make_host_stream(StreamForm::Threaded);
   Options options = training.options;
-  options.device = device.get();
+  options.device = own.get();
   options.compute_stream = compute.get();
   if (!options.loss_scale) options.loss_scale = scale_settings(training.precision);
   options.max_micro_steps = std::max(training.micro_steps, options.max_micro_steps);
@@ -257,8 +313,7 @@ void train_rank(const Training& training, Communicator& given, Trained& trained)
 
 Trained train(const Training& training, std::vector<std::string>* failures) {
   Trained trained;
-  ThreadWorld world(training.world, {.patience = std::chrono::seconds(60)});
-  world.run([&](Communicator& communicator) {
+  const auto run_rank = [&](Communicator& communicator) {
     try {
       train_rank(training, communicator, trained);
     } catch (const std::exception& error) {
@@ -266,7 +321,11 @@ Trained train(const Training& training, std::vector<std::string>* failures) {
         (*failures)[static_cast<std::size_t>(communicator.rank())] = error.what();
       throw;
     }
-  });
+  };
+  if (training.hooks.run)
+    training.hooks.run(training.world, run_rank);
+  else
+    ThreadWorld(training.world, {.patience = std::chrono::seconds(60)}).run(run_rank);
   return trained;
 }
 

@@ -82,6 +82,9 @@ struct Hooks {
       micro_step;
   /// A device for one rank, in place of a HostDevice.
   std::function<std::unique_ptr<Device>(const HostOptions&, Rank)> device;
+  /// In place of a ThreadWorld.
+  std::function<void(int world, const std::function<void(Communicator&)>&)> run;
+  bool take_device = false;  // the communicator's, in place of a HostDevice
   /// Wraps each rank's communicator.
   std::function<std::unique_ptr<Communicator>(Communicator&)> decorate;
 };
