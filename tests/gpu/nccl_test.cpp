@@ -4,6 +4,7 @@
 #include <flatshard/comm/rendezvous.hpp>
 #include <flatshard/comm/world_from_env.hpp>
 
+#include <nccl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -228,6 +229,28 @@ TEST_CASE("nccl: wrong arguments are refused") {
   CHECK_THROWS_AS(NcclWorld{cuda_device_count() + 1}, UsageError);
   CudaDevice device;
   CHECK_THROWS_AS(adopt_nccl_communicator(nullptr, device), UsageError);
+}
+
+TEST_CASE("nccl: the user's own communicator is used and stays the user's") {
+  ncclUniqueId id;
+  REQUIRE(ncclGetUniqueId(&id) == ncclSuccess);
+  const int size = most_ranks();
+  CHECK_NOTHROW(NcclWorld(size, {.patience = 30s}).run([&](Communicator& comm) {
+    ncclComm_t own = nullptr;
+    expect(ncclCommInitRank(&own, size, id, comm.rank()) == ncclSuccess, "a communicator");
+    auto& device = static_cast<CudaDevice&>(*comm.device());
+    const auto stream = device.make_stream();
+    {
+      flatshard_test::StagedCommunicator adopted(
+          adopt_nccl_communicator(own, device, {.patience = 30s}));
+      expect(adopted.rank() == comm.rank() && adopted.size() == size, "rank and size");
+      check_part(adopted, *stream);
+      check_part(*adopted.split(0, -adopted.rank()), *stream);
+    }
+    int count = 0;
+    expect(ncclCommCount(own, &count) == ncclSuccess && count == size, "it is still there");
+    expect(ncclCommDestroy(own) == ncclSuccess, "and ends");
+  }));
 }
 
 TEST_CASE("nccl: every strategy has the host's bits, run to run") {

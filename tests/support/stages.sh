@@ -83,7 +83,7 @@ cuda_stages() {
   fi
   cpu_total=0
   stage 'CUDA: configure' configure_fresh cuda "${CXX:-g++}" -Dcuda=enabled -Dnccl=enabled &&
-    stage_within 1200 'CUDA: library, tests and examples, every architecture' build_tests build-full/cuda &&
+    stage_within 1200 'CUDA: library, examples and GPU tests, every architecture' ninja -C build-full/cuda programs gpu_tests &&
     run_tests build-full/cuda --suite gpu
 }
 
