@@ -22,8 +22,8 @@ constexpr std::uint32_t times_x(std::uint32_t a) {
 
 constexpr std::uint32_t product(std::uint32_t a, std::uint32_t b) {
   std::uint32_t sum = 0;
-  for (; a != 0; a <<= 1, b = times_x(b))
-    if ((a & one) != 0) sum ^= b;
+  for (std::uint32_t power = one; power != 0; power >>= 1, b = times_x(b))
+    if ((a & power) != 0) sum ^= b;
   return sum;
 }
 

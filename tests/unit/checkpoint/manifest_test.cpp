@@ -167,6 +167,13 @@ TEST_CASE("what is no manifest of this version is refused by name") {
   CHECK(complains("\"version\": 1", "\"step\": 1", "the first members"));
   for (const char* text : {"", "[]", "1", "null", "\"x\"", "{", "{}", "{\"format\": []}"})
     CHECK_THROWS_AS(from_json(text), ManifestError);
+  for (const char* text : {"null", "true", "a number", "a string"}) {
+    const std::string given = std::string(text) == "a number"   ? "17"
+                              : std::string(text) == "a string" ? "\"x\""
+                                                                : text;
+    CHECK_THROWS_WITH(from_json(given, "m"),
+                      doctest::Contains((std::string("expected, not ") + text).c_str()));
+  }
 }
 
 TEST_CASE("unknown, repeated and missing members are refused") {

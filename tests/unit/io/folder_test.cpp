@@ -116,8 +116,9 @@ TEST_CASE("the kernel and the walk over components open the same") {
       {"", -ENOENT},
       {"d", 0},
   };
-  for (const auto& [path, expected] : cases) {
-    CAPTURE(path);
+  for (const auto& each : cases) {
+    const auto& [path, expected] = each;
+    CAPTURE(each.first);
     CHECK(result_of(detail::open_by_components, folder.descriptor(), path) == expected);
     CHECK(result_of(detail::open_beneath, folder.descriptor(), path) == expected);
   }
