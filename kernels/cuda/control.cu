@@ -73,7 +73,7 @@ void launch_conclude(const ConcludeArguments& arguments, cudaStream_t stream) {
 }
 
 void launch_upload(const void* source, void* destination, Bytes bytes, cudaStream_t stream) {
-  constexpr Bytes small = 512, medium = 3968, large = 32256;  // parameters end at 32764
+  constexpr Bytes small = 512, medium = 8192, large = 32256;  // parameters end at 32764
   for (Bytes done = 0; done < bytes; done += large) {
     const auto* from = static_cast<const std::byte*>(source) + done;
     auto* to = static_cast<std::byte*>(destination) + done;

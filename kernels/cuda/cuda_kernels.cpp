@@ -80,7 +80,7 @@ void CudaKernels::reduce(std::span<const void* const> sources, DType contributio
   });
 }
 
-/// Lays out who works on what: blocks of nodes, groups of 1024 blocks, and one more per node.
+/// Lays out who works on what: blocks of nodes, and groups of 1024 blocks.
 void CudaKernels::measure(NormForm form, const void* buffer, DType dtype,
                           std::span<const NormNode> nodes, double* values, StreamRef stream) const {
   if (nodes.empty()) return;
@@ -91,7 +91,7 @@ void CudaKernels::measure(NormForm form, const void* buffer, DType dtype,
     nodes_.push_back({node.offset, node.count, blocks, groups});
     const Elements own = std::max<Elements>(1, ceil_div(node.count, block_elements));
     blocks += own;
-    groups += ceil_div(own, norm_group) + 1;
+    groups += own > 1 ? ceil_div(own, norm_group) : 0;
   }
   issue("norm", stream, [&](cudaStream_t on) {
     const bool uploads = nodes_.size() > inline_nodes;
@@ -100,9 +100,10 @@ void CudaKernels::measure(NormForm form, const void* buffer, DType dtype,
     const NormScratch scratch{uploads ? reinterpret_cast<const NormEntry*>(memory) : nullptr,
                               reinterpret_cast<double*>(memory + table_bytes),
                               reinterpret_cast<double*>(memory + table_bytes + 8 * blocks),
-                              reinterpret_cast<unsigned*>(scratch_.get_zeros(on, 4 * groups))};
+                              reinterpret_cast<unsigned*>(scratch_.get_zeros(
+                                  on, bytes_of(nodes_.size(), sizeof(unsigned))))};
     if (uploads) launch_upload(nodes_.data(), memory, table_bytes, on);
-    launch_norm(form, buffer, dtype, nodes_, blocks, scratch, values, on);
+    launch_norm(form, buffer, dtype, nodes_, blocks, groups, scratch, values, on);
   });
 }
 

@@ -38,23 +38,25 @@ struct NormEntry {
   Elements offset;
   Elements count;
   Elements first_block;
-  Elements first_group;  // of counters and sums of groups of blocks
+  Elements first_group;  // of norm_group blocks; a node of one block has none
 };
 inline constexpr int inline_nodes = 32;
 inline constexpr Elements norm_group = 1024;  // blocks whose values one block merges
 enum class NormForm { Squares, Maxima };
 /// Elements of one block.
 Elements norm_block_elements(DType dtype);
-/// values[k] of node k. `table`: null where there are at most inline_nodes. partials: one per
-/// block; sums and counters: one per group and node; counters are zero before and after.
+/// `table`: null where there are at most inline_nodes. partials: one per block; sums: one per
+/// group; counters: one per node, zero before and after.
 struct NormScratch {
   const NormEntry* table;
   double* partials;
   double* sums;
   unsigned* counters;
 };
+/// values[k] of node k.
 void launch_norm(NormForm form, const void* buffer, DType dtype, std::span<const NormEntry> nodes,
-                 Elements blocks, const NormScratch& scratch, double* values, cudaStream_t stream);
+                 Elements blocks, Elements groups, const NormScratch& scratch, double* values,
+                 cudaStream_t stream);
 /// Carries out adds that are sorted into levels of independent ones: ends[l] is the end of level l.
 void launch_merge(NormForm form, const NormAdd* adds, const int* ends, int levels, int value_count,
                   double* values, cudaStream_t stream);

@@ -1,6 +1,7 @@
 // Sums of squares and largest magnitudes over the norm's tree. A block takes an aligned piece of a
-// node; the last block of every 1024 to finish merges their values, and the last of those the
-// node's. Which block that is changes nothing: the tree is fixed.
+// node and leaves its value; a second kernel merges 1024 of those a block, and its last block to
+// finish the node's. Which block that is changes nothing: the tree is fixed. Pieces are small, so
+// that many blocks read while others merge: with 32 KB a block 0.93 of the copy's bandwidth.
 #include "launchers.hpp"
 #include "pack.cuh"
 
@@ -9,12 +10,18 @@ namespace {
 
 constexpr int lanes = 32;
 constexpr int warps = block_threads / lanes;
-constexpr int tiles = 8;  // packs per thread; a tile is a warp's packs side by side
 
 template <class Element>
 constexpr int pack_of = pack_elements<Element>;
+/// Packs per thread, for at least 8 elements; a tile is a warp's packs side by side.
+constexpr int tiles_of(Bytes element_bytes) {
+  return element_bytes == 8 ? 4 : (element_bytes == 1 ? 1 : 2);
+}
+constexpr Elements elements_of_block(Bytes element_bytes) {
+  return Elements{block_threads} * tiles_of(element_bytes) * (16 / element_bytes);
+}
 template <class Element>
-constexpr Elements block_elements = Elements{block_threads} * tiles* pack_of<Element>;
+constexpr Elements block_elements = elements_of_block(sizeof(Element));
 
 /// The two norms differ in nothing else.
 struct Squares {
@@ -38,7 +45,7 @@ __device__ double merge_lanes(double value, int distance) {
 
 /// The tree over a warp's tiles, given this lane's value of each: at every step half of the tiles
 /// move to the neighbour, so that a value crosses lanes once and not once per tile.
-template <class Form>
+template <class Form, int tiles>
 __device__ double merge_tiles(double (&tile)[tiles]) {
   const int lane = static_cast<int>(threadIdx.x) % lanes;
 #pragma unroll
@@ -61,13 +68,13 @@ __device__ double merge_tiles(double (&tile)[tiles]) {
   return value;
 }
 
-/// The tree over neighbouring warps' values; the same for all threads.
+/// The tree over neighbouring warps' values, in the first warp.
 template <class Form>
 __device__ double merge_warps(double value) {
   __shared__ double of_warp[warps];
-  __syncthreads();
   if (threadIdx.x % lanes == 0) of_warp[threadIdx.x / lanes] = value;
   __syncthreads();
+  if (threadIdx.x >= lanes) return 0;
   double merged[warps];
   for (int w = 0; w < warps; ++w) merged[w] = of_warp[w];
 #pragma unroll
@@ -93,6 +100,7 @@ FLATSHARD_INLINE __device__ double merge_neighbours(double (&values)[Count]) {
 template <class Form, class Element>
 __device__ double merge_elements(const Element* node, Elements begin, Elements count) {
   constexpr int pack = pack_of<Element>;
+  constexpr int tiles = tiles_of(sizeof(Element));
   const int warp = static_cast<int>(threadIdx.x) / lanes;
   const int lane = static_cast<int>(threadIdx.x) % lanes;
   const Elements first = begin + (Elements{warp} * tiles * lanes + lane) * pack;
@@ -121,6 +129,7 @@ __device__ double merge_elements(const Element* node, Elements begin, Elements c
 template <class Form>
 __device__ double merge_group(const double* values, Elements count) {
   constexpr int pack = static_cast<int>(norm_group) / block_threads;
+  __syncthreads();  // the last values were read
   double own[pack];
 #pragma unroll
   for (int i = 0; i < pack; ++i) {
@@ -176,32 +185,49 @@ struct NormArguments {
   }
 };
 
+/// The last node whose place(node) is at most `block`.
+template <class Place>
+__device__ int node_of_block(const NormArguments& arguments, Elements block, const Place& place) {
+  if (arguments.scratch.table != nullptr)
+    return entry_of_block(arguments.nodes, block,
+                          [&](int k) { return place(arguments.scratch.table[k]); });
+  int k = 0;  // a table among the parameters is read by all lanes at one place
+  for (int next = 1; next < arguments.nodes && place(arguments.inline_table[next]) <= block; ++next)
+    k = next;
+  return k;
+}
+
 template <class Form, class Element>
 __global__ void __launch_bounds__(block_threads)
     norm_kernel(const Element* buffer, const __grid_constant__ NormArguments arguments) {
-  const int k = entry_of_block(arguments.nodes, blockIdx.x,
-                               [&](int node) { return arguments.node(node).first_block; });
+  const int k =
+      node_of_block(arguments, blockIdx.x, [](const NormEntry& node) { return node.first_block; });
   const NormEntry node = arguments.node(k);
-  const NormScratch& scratch = arguments.scratch;
   const Elements block = blockIdx.x - node.first_block;
-  const Elements blocks = ceil_div(node.count, block_elements<Element>);
   const double value =
       merge_elements<Form>(buffer + node.offset, block * block_elements<Element>, node.count);
-  if (blocks <= 1) {
-    if (threadIdx.x == 0) arguments.values[k] = value;
-    return;
-  }
-  const Elements group = block / norm_group;
+  const bool is_whole_node = node.count <= block_elements<Element>;
+  if (threadIdx.x == 0)
+    *(is_whole_node ? arguments.values + k : arguments.scratch.partials + blockIdx.x) = value;
+}
+
+/// Merges what norm_kernel left: a group of blocks each.
+template <class Form>
+__global__ void __launch_bounds__(block_threads)
+    norm_group_kernel(Elements elements_of_block, const __grid_constant__ NormArguments arguments) {
+  const int k =
+      node_of_block(arguments, blockIdx.x, [](const NormEntry& node) { return node.first_group; });
+  const NormEntry node = arguments.node(k);
+  const NormScratch& scratch = arguments.scratch;
+  const Elements blocks = ceil_div(node.count, elements_of_block);
+  const Elements group = blockIdx.x - node.first_group;
   const Elements groups = ceil_div(blocks, norm_group);
   const Elements left = blocks - group * norm_group;
-  const Elements members = left < norm_group ? left : norm_group;
-  double* partials = scratch.partials + node.first_block;
-  if (!is_last(value, partials + block, scratch.counters + node.first_group + group, members))
-    return;
-  const double merged = merge_group<Form>(partials + group * norm_group, members);
+  const double* partials = scratch.partials + node.first_block + group * norm_group;
+  const double merged = merge_group<Form>(partials, left < norm_group ? left : norm_group);
   double* sums = scratch.sums + node.first_group;
-  if (!is_last(merged, sums + group, scratch.counters + node.first_group + groups, groups)) return;
-  const double result = merge_all<Form>(sums, groups);
+  if (groups > 1 && !is_last(merged, sums + group, scratch.counters + k, groups)) return;
+  const double result = groups > 1 ? merge_all<Form>(sums, groups) : merged;
   if (threadIdx.x == 0) arguments.values[k] = result;
 }
 
@@ -213,13 +239,16 @@ void launch_norm_of(const void* buffer, Elements blocks, const NormArguments& ar
 }
 
 template <class Form>
-void launch_norm_as(const void* buffer, DType dtype, Elements blocks,
+void launch_norm_as(const void* buffer, DType dtype, Elements blocks, Elements groups,
                     const NormArguments& arguments, cudaStream_t stream) {
   constexpr decltype(&launch_norm_of<Form, float>) launches[] = {
       launch_norm_of<Form, double>,     launch_norm_of<Form, float>,
       launch_norm_of<Form, Bf16>,       launch_norm_of<Form, Half>,
       launch_norm_of<Form, Float8E4M3>, launch_norm_of<Form, Float8E5M2>};
   launches[static_cast<std::size_t>(dtype)](buffer, blocks, arguments, stream);
+  if (groups > 0)
+    norm_group_kernel<Form><<<static_cast<unsigned>(groups), block_threads, 0, stream>>>(
+        norm_block_elements(dtype), arguments);
 }
 
 constexpr int shared_values = 4096;  // that fit a block's shared memory
@@ -263,12 +292,11 @@ void launch_merge_as(const NormAdd* adds, const int* ends, int levels, int value
 
 }  // namespace
 
-Elements norm_block_elements(DType dtype) {
-  return Elements{block_threads} * tiles * (16 / size_of(dtype));
-}
+Elements norm_block_elements(DType dtype) { return elements_of_block(size_of(dtype)); }
 
 void launch_norm(NormForm form, const void* buffer, DType dtype, std::span<const NormEntry> nodes,
-                 Elements blocks, const NormScratch& scratch, double* values, cudaStream_t stream) {
+                 Elements blocks, Elements groups, const NormScratch& scratch, double* values,
+                 cudaStream_t stream) {
   NormArguments arguments{};
   arguments.scratch = scratch;
   arguments.nodes = static_cast<int>(nodes.size());
@@ -276,9 +304,9 @@ void launch_norm(NormForm form, const void* buffer, DType dtype, std::span<const
   if (scratch.table == nullptr)
     for (std::size_t k = 0; k < nodes.size(); ++k) arguments.inline_table[k] = nodes[k];
   if (form == NormForm::Squares)
-    launch_norm_as<Squares>(buffer, dtype, blocks, arguments, stream);
+    launch_norm_as<Squares>(buffer, dtype, blocks, groups, arguments, stream);
   else
-    launch_norm_as<Maxima>(buffer, dtype, blocks, arguments, stream);
+    launch_norm_as<Maxima>(buffer, dtype, blocks, groups, arguments, stream);
 }
 
 void launch_merge(NormForm form, const NormAdd* adds, const int* ends, int levels, int value_count,

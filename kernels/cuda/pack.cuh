@@ -155,17 +155,22 @@ FLATSHARD_INLINE __device__ Pack<To, Count> convert_pack(const From (&from)[Coun
   return to;
 }
 
-/// The entry of a table, sorted by first_block, that block `block` works on.
-template <class EntryAt>
+/// The entry of a table in device memory, sorted by first_block, that block `block` works on: the
+/// last with first_block_of(entry) <= block. A warp looks at 32 places at once, because every look
+/// costs the latency of a load before the block's own loads can begin. All threads of a warp call
+/// it.
+template <class FirstBlockOf>
 FLATSHARD_INLINE __device__ int entry_of_block(int entries, Elements block,
-                                               const EntryAt& first_block_of) {
+                                               const FirstBlockOf& first_block_of) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
   int low = 0;
-  for (int high = entries; high - low > 1;) {
-    const int middle = (low + high) / 2;
-    if (first_block_of(middle) <= block)
-      low = middle;
-    else
-      high = middle;
+  for (int size = entries; size > 1;) {
+    const int step = (size + 31) / 32;
+    const int place = lane * step;
+    const bool before = place < size && first_block_of(low + place) <= block;
+    const int passed = __popc(__ballot_sync(0xffffffffU, before)) - 1;
+    low += passed * step;
+    size = size - passed * step < step ? size - passed * step : step;
   }
   return low;
 }

@@ -96,11 +96,15 @@ __device__ void sum_all(const ReduceArguments& arguments, Elements index, Comput
 template <class Element>
 using ComputeOf = std::conditional_t<std::is_same_v<Element, double>, double, float>;
 
+/// Elements per thread: 16 bytes of a source, eight elements at most.
+template <class Element>
+constexpr int reduce_pack = pack_elements<Element> < 8 ? pack_elements<Element> : 8;
+
 template <class Element, bool Many>
 __global__ void __launch_bounds__(block_threads)
     reduce_kernel(const __grid_constant__ ReduceArguments arguments) {
   using Compute = ComputeOf<Element>;
-  constexpr int count = 16 / int{sizeof(Compute)};
+  constexpr int count = reduce_pack<Element>;
   const Elements index =
       (Elements{blockIdx.x} * block_threads + threadIdx.x) * count - arguments.lead;
   if (index >= arguments.count) return;
@@ -115,7 +119,7 @@ __global__ void __launch_bounds__(block_threads)
 template <class Element>
 void launch_reduce_of(ReduceArguments& arguments, std::span<const void* const> sources,
                       cudaStream_t stream) {
-  constexpr int count = 16 / int{sizeof(ComputeOf<Element>)};
+  constexpr int count = reduce_pack<Element>;
   const auto place = reinterpret_cast<std::uintptr_t>(arguments.destination);
   arguments.lead =
       static_cast<int>(place / static_cast<std::uintptr_t>(size_of(arguments.result)) % count);

@@ -78,16 +78,44 @@ __global__ void prepare_step(const __grid_constant__ StepBatch batch,
 
 namespace detail {
 
+/// random_word(key, index_low) with `shift` == key.high * 0xac4c1b51, which a multiply-add takes
+/// up: integer operations are what stochastic rounding costs.
+FLATSHARD_INLINE __device__ std::uint32_t shifted_word(RandomKey key, std::uint32_t shift,
+                                                       std::uint32_t index_low) {
+  std::uint32_t x = index_low ^ key.low;
+  x ^= x >> 17;
+  x *= 0xed5ad4bbU;
+  x ^= x >> 11;
+  asm("mad.lo.u32 %0, %1, %2, %3;" : "=r"(x) : "r"(x), "r"(0xac4c1b51U), "r"(shift));
+  x ^= x >> 15;
+  x *= 0x31848babU;
+  return x ^ (x >> 14);
+}
+
+/// stochastic_bf16(value, word) in the upper half.
+FLATSHARD_INLINE __device__ std::uint32_t stochastic_upper(float value, std::uint32_t word) {
+  const std::uint32_t rounded = bit_cast<std::uint32_t>(value) + (word >> 16);
+  return value != value ? 0x7fff0000U : rounded;
+}
+
 /// Rounded to nearest, or with the words of the elements from `index` on for a stochastic bf16.
 template <class Element, bool Stochastic, int Count, class Real>
 FLATSHARD_INLINE __device__ Pack<Element, Count> round_pack(const Real (&values)[Count],
                                                             RandomKey key, std::uint32_t index) {
   if constexpr (Stochastic && std::is_same_v<Element, Bf16>) {
-    Pack<Element, Count> pack;
+    static_assert(Count % 2 == 0);
+    const std::uint32_t shift = key.high * 0xac4c1b51U;
+    std::uint32_t pairs[Count / 2];
 #pragma unroll
-    for (int i = 0; i < Count; ++i)
-      pack.at[i] =
-          stochastic_bf16(values[i], random_word(key, index + static_cast<std::uint32_t>(i)));
+    for (int i = 0; i < Count; i += 2) {
+      const auto at = index + static_cast<std::uint32_t>(i);
+      const std::uint32_t first = stochastic_upper(values[i], shifted_word(key, shift, at));
+      const std::uint32_t second =
+          stochastic_upper(values[i + 1], shifted_word(key, shift, at + 1));
+      pairs[i / 2] = __byte_perm(first, second, 0x7632);
+    }
+    Pack<Element, Count> pack;
+    __builtin_memcpy(pack.at, pairs, sizeof pairs);
     return pack;
   } else {
     return convert_pack<Element>(values);

@@ -64,6 +64,13 @@ CASES = [
         {"lr": 0.02, "momentum": 0.9, "weight_decay": 0.1, "nesterov": True, "maximize": True, **PLAIN},
         ("momentum_buffer",),
     ),
+    ("Adagrad{}", torch.optim.Adagrad, PLAIN, ("sum",)),
+    (
+        "Adagrad{.lr = 0.1, .lr_decay = 0.1, .weight_decay = 0.01, .eps = 1e-6}",
+        torch.optim.Adagrad,
+        {"lr": 0.1, "lr_decay": 0.1, "weight_decay": 0.01, "eps": 1e-6, **PLAIN},
+        ("sum",),
+    ),
     ("Lion{}", Lion, {}, ("exp_avg",)),
     (
         "Lion{.lr = 1e-3, .beta1 = 0.95, .beta2 = 0.98, .weight_decay = 0.5}",
