@@ -27,8 +27,8 @@ Elements blocks_of_copy(const CopyPiece& piece, DType from, DType to);
 
 void launch_add(const void* addend, DType addend_dtype, void* accumulator, DType accumulator_dtype,
                 Elements count, cudaStream_t stream);
-/// Sources beyond `inline_sources` are read from `table`, which holds all of them.
-inline constexpr int inline_sources = 64;
+/// More sources than `inline_sources` are read from `table`, which holds all of them; else null.
+inline constexpr int inline_sources = 8;
 void launch_reduce(std::span<const void* const> sources, const void* const* table,
                    DType contribution, void* destination, DType result, Elements count,
                    cudaStream_t stream);

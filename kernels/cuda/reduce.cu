@@ -7,21 +7,18 @@
 namespace flatshard::cuda {
 namespace {
 
-constexpr int leaves = 8;  // contributions that are loaded at once
+constexpr int leaves = inline_sources;  // contributions that are loaded at once
 constexpr int depth = 32;  // of the stack of sums of eight: more contributions than there can be
 
 struct ReduceArguments {
   const void* inline_table[inline_sources];
-  const void* const* table;  // null: inline_table
+  const void* const* table;  // of all sources, in device memory, when they are more
   int sources;
   bool aligned;  // all sources and the destination to the same place in their packs
   void* destination;
   DType result;
   Elements count;
   int lead;
-  __device__ const void* source(int k) const {
-    return table == nullptr ? inline_table[k] : table[k];
-  }
 };
 
 /// Pairs of neighbours, the odd one carried up: T of the first `count` leaves, in leaf 0.
@@ -38,29 +35,34 @@ FLATSHARD_INLINE __device__ void sum_leaves(Compute (&values)[leaves][Count], in
   }
 }
 
-/// T of the sources from `first` on, at most eight of them.
-template <class Element, class Compute, int Count>
+/// T of the sources from `first` on, at most eight of them; `Many`: they are in the table.
+template <class Element, bool Many, class Compute, int Count>
 FLATSHARD_INLINE __device__ void sum_eight(const ReduceArguments& arguments, int first,
                                            Elements index, Compute (&sum)[Count]) {
-  Pack<Element, Count> packs[leaves];
   const int left = arguments.sources - first;
+  const Element* sources[leaves] = {};
+#pragma unroll
+  for (int k = 0; k < leaves; ++k)
+    if (k < left)
+      sources[k] = static_cast<const Element*>(Many ? arguments.table[first + k]
+                                                    : arguments.inline_table[k]);
+  // Words, not elements: taken apart where they are loaded, they would wait for one another.
+  using Word = PackWord<Element, Count>;
+  Word words[leaves] = {};
   if (arguments.aligned && is_whole<Count>(index, arguments.count)) {
 #pragma unroll
     for (int k = 0; k < leaves; ++k)
-      if (k < left)
-        packs[k] =
-            load_pack<Count>(static_cast<const Element*>(arguments.source(first + k)), index);
+      if (k < left) words[k] = *reinterpret_cast<const Word*>(sources[k] + index);
   } else {
 #pragma unroll
     for (int k = 0; k < leaves; ++k)
       if (k < left)
-        packs[k] = gather_pack<Count>(static_cast<const Element*>(arguments.source(first + k)),
-                                      index, arguments.count);
+        words[k] = bit_cast<Word>(gather_pack<Count>(sources[k], index, arguments.count));
   }
   Compute values[leaves][Count];
 #pragma unroll
   for (int k = 0; k < leaves; ++k) {
-    const auto converted = convert_pack<Compute>(packs[k].at);
+    const auto converted = convert_pack<Compute>(bit_cast<Pack<Element, Count>>(words[k]).at);
 #pragma unroll
     for (int i = 0; i < Count; ++i) values[k][i] = converted.at[i];
   }
@@ -85,7 +87,7 @@ __device__ void sum_all(const ReduceArguments& arguments, Elements index, Comput
   };
   int taken = 0;
   for (int first = 0; first < arguments.sources; first += leaves) {
-    sum_eight<Element>(arguments, first, index, sum);
+    sum_eight<Element, true>(arguments, first, index, sum);
     push();
     for (int merges = merges_after(++taken); merges > 0; --merges) merge();
   }
@@ -112,7 +114,7 @@ __global__ void __launch_bounds__(block_threads)
   if constexpr (Many)
     sum_all<Element>(arguments, index, sum);
   else
-    sum_eight<Element>(arguments, 0, index, sum);
+    sum_eight<Element, false>(arguments, 0, index, sum);
   store_as(arguments.result, sum, arguments.destination, index, arguments.count);
 }
 
@@ -130,7 +132,7 @@ void launch_reduce_of(ReduceArguments& arguments, std::span<const void* const> s
   const auto blocks =
       static_cast<unsigned>(blocks_for(packs_of<count>(arguments.count, arguments.lead)));
   if (blocks == 0) return;
-  if (arguments.sources <= leaves)
+  if (arguments.table == nullptr)
     reduce_kernel<Element, false><<<blocks, block_threads, 0, stream>>>(arguments);
   else
     reduce_kernel<Element, true><<<blocks, block_threads, 0, stream>>>(arguments);
