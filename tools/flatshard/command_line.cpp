@@ -161,6 +161,102 @@ void add_split(CLI::App& app, Answer& answer) {
   add_shard_size(command, request)->required();
 }
 
+using Question = std::shared_ptr<PlanQuestion>;
+
+void add_plan_model(CLI::App* command, const Question& q) {
+  command->add_option("PATH", q->path, what_a_path_is);
+  command
+      ->add_option("--gpt", q->gpt,
+                   "a GPT with tied embedding and head: layers,width,vocabulary[,context]; "
+                   "context 1024 when left out")
+      ->type_name("L,W,V[,T]");
+  command
+      ->add_option("--shapes", q->shapes,
+                   "JSON: a list of shapes, a map from names to shapes, or a list of {\"name\", "
+                   "\"shape\", \"trainable\"}")
+      ->type_name("FILE");
+}
+
+void add_plan_sharding(CLI::App* command, const Question& q) {
+  flatshard::Options& o = q->options;
+  command->add_option("--strategy", q->strategy,
+                      "no_shard, shard_optimizer, shard_grad_op, full_shard, hybrid_shard, "
+                      "hybrid_shard_grad_op, full_shard_secondary");
+  command->add_option("--precision", q->precision,
+                      "fp32, fp64, bf16, fp16, bf16_mixed, deepspeed_bf16, fp16_mixed, "
+                      "fp16_mixed_fp32_reduce, bf16_stochastic");
+  command->add_option("--offload", q->offload, "none");
+  command->add_option("--optimizer", q->optimizer, "adamw, sgd, lion");
+  command->add_option("--world", q->world, "ranks")
+      ->check(CLI::Range(1, 65536))
+      ->type_name("RANKS");
+  command->add_option("--shard-group", o.shard_group, "ranks per group; 0: the library's choice")
+      ->check(CLI::Range(0, 65536))
+      ->type_name("RANKS");
+  command->add_option("--accumulate", o.max_micro_steps, "micro-steps of a step")
+      ->check(CLI::Range(1, 1 << 20))
+      ->type_name("COUNT");
+  command->add_option("--accumulation", q->accumulation, "running, tree");
+  command->add_option("--reduce", q->reduce,
+                      "micro, boundary, replica_boundary; none: the strategy's");
+  command->add_option("--wrap", q->wrap, "module, all, size:ELEMENTS");
+  command->add_option("--prefetch-forward", o.prefetch_forward, "units gathered ahead")
+      ->check(CLI::Range(0, 1000))
+      ->type_name("UNITS");
+  command->add_option("--prefetch-backward", q->prefetch_backward, "pre, post, none");
+  command->add_option("--max-live", o.max_live_elements, "most elements gathered at once")
+      ->check(CLI::PositiveNumber)
+      ->type_name("ELEMENTS");
+  command
+      ->add_option("--persist", o.persistence_threshold,
+                   "parameters of at most so many elements stay whole")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("ELEMENTS");
+}
+
+/// A rate in units of `unit` per second.
+void add_rate(CLI::App* command, const char* option, std::optional<double>& rate, double unit,
+              const char* what, const char* type) {
+  command
+      ->add_option_function<double>(
+          option, [&rate, unit](double value) { rate = value * unit; }, what)
+      ->check(CLI::PositiveNumber)
+      ->type_name(type);
+}
+
+void add_plan_rates(CLI::App* command, const Question& q) {
+  Rates& rates = q->rates;
+  add_rate(command, "--link", rates.link, 1e9, "that a rank sends, for an estimate of time",
+           "GB/S");
+  add_rate(command, "--link-replicas", rates.replicas, 1e9, "the same between shard groups",
+           "GB/S");
+  command
+      ->add_option_function<double>(
+          "--latency", [&rates](double value) { rates.latency = value * 1e-6; }, "of a collective")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("MICROSECONDS");
+  add_rate(command, "--memory", rates.memory, 1e9, "of a rank's memory", "GB/S");
+  add_rate(command, "--compute", rates.compute, 1e12, "operations of a rank; needs --tokens",
+           "TFLOP/S");
+  command->add_option("--tokens", rates.tokens, "of a rank in a micro-step")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40))
+      ->type_name("COUNT");
+}
+
+void add_plan(CLI::App& app, Answer& answer) {
+  auto question = std::make_shared<PlanQuestion>();
+  CLI::App* command =
+      add_command(app, answer, "plan",
+                  "bytes per rank and communication of a model under a strategy, before "
+                  "anything runs; the same numbers as the Plan of the run",
+                  question, run_plan);
+  command->option_defaults()->always_capture_default();
+  add_plan_model(command, question);
+  add_plan_sharding(command, question);
+  add_plan_rates(command, question);
+  command->add_flag("--json", question->json, "as JSON");
+}
+
 }  // namespace
 
 std::function<Outcome()> read_command_line(int argc, const char* const* argv) {
@@ -175,6 +271,7 @@ std::function<Outcome()> read_command_line(int argc, const char* const* argv) {
   add_convert(app, answer);
   add_merge(app, answer);
   add_split(app, answer);
+  add_plan(app, answer);
   add_translate(app, answer);
   try {
     app.parse(argc, argv);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "outcome.hpp"
+#include "plan_request.hpp"
 #include "setting.hpp"
 
 namespace flatshard_tool {
@@ -47,5 +48,7 @@ struct RewriteRequest {
   flatshard::Bytes shard_bytes = 0;       // most bytes of tensors per file; 0: one file
 };
 Outcome run_rewrite(const RewriteRequest& request);
+
+Outcome run_plan(const PlanQuestion& question);
 
 }  // namespace flatshard_tool

@@ -1,0 +1,252 @@
+// The numbers of flatshard plan are those of the Plan of a run, and the Plan's bytes are what a run
+// allocates.
+#include <flatshard/flatshard.hpp>
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include "commands.hpp"
+#include "error.hpp"
+#include "estimate.hpp"
+#include "plan_model.hpp"
+#include "random.hpp"
+#include "value.hpp"
+#ifdef FLATSHARD_TOOL_TRAIN_GPT
+#include "trainer.hpp"
+#endif
+
+namespace flatshard_tool {
+namespace {
+
+using flatshard::Bytes;
+
+const char* const strategies[] = {
+    "no_shard",     "shard_optimizer",      "shard_grad_op",       "full_shard",
+    "hybrid_shard", "hybrid_shard_grad_op", "full_shard_secondary"};
+const char* const precisions[] = {
+    "fp32",           "fp64",           "bf16",       "fp16",
+    "bf16_mixed",     "deepspeed_bf16", "fp16_mixed", "fp16_mixed_fp32_reduce",
+    "bf16_stochastic"};
+
+Bytes number(const Value& json, const char* section, const char* key) {
+  return *find(*find(*json.map(), section)->map(), key)->integer();
+}
+
+/// What one rank's device had allocated at most.
+Bytes allocated_by(flatshard::Communicator& communicator, const PlannedRun& run,
+                   const flatshard::Optimizer& optimizer, const flatshard::Plan& plan) {
+  flatshard::HostDevice device;
+  flatshard::Options options = run.options;
+  options.device = &device;
+  const flatshard::Engine engine(communicator, run.model, optimizer, run.request, options);
+  if (!(engine.plan() == plan)) return -1;
+  return device.memory().high_water();
+}
+
+TEST_CASE(
+    "the printed bytes are what a run allocates, in every strategy, precision and world size") {
+  for (const char* strategy : strategies)
+    for (const char* precision : precisions)
+      for (const int world : {1, 2, 4, 8}) {
+        PlanQuestion question;
+        question.gpt = "2,16,30,8";
+        question.strategy = strategy;
+        question.precision = precision;
+        question.world = world;
+        question.json = true;
+        CAPTURE(strategy);
+        CAPTURE(precision);
+        CAPTURE(world);
+        const Bytes printed =
+            number(parse_json(run_plan(question).text, "plan"), "bytes", "device");
+        const PlannedRun run = planned_run(question);
+        const flatshard::Plan plan = plan_of(question);
+        CHECK(printed == plan.arena_bytes);
+        flatshard::ThreadWorld ranks(world);
+        std::vector<Bytes> allocated(static_cast<std::size_t>(world));
+        ranks.run([&](flatshard::Communicator& communicator) {
+          allocated[static_cast<std::size_t>(communicator.rank())] =
+              allocated_by(communicator, run, flatshard::AdamW{}, plan);
+        });
+        for (const Bytes bytes : allocated) CHECK(bytes == printed);
+      }
+}
+
+TEST_CASE("options and optimizers change the bytes as they change a run's") {
+  std::mt19937_64 generator = flatshard_test::generator(5);
+  const auto pick = [&](std::initializer_list<const char*> names) {
+    return *(names.begin() + generator() % names.size());
+  };
+  for (int i = 0; i < 40; ++i) {
+    PlanQuestion question;
+    question.gpt = "3,8,20,4";
+    question.strategy = strategies[generator() % std::size(strategies)];
+    question.precision = precisions[generator() % std::size(precisions)];
+    question.world = 4;
+    question.accumulation = pick({"running", "tree"});
+    question.reduce = pick({"", "micro", "boundary"});
+    question.wrap = pick({"module", "all", "size:2000"});
+    question.prefetch_backward = pick({"pre", "post", "none"});
+    question.options.prefetch_forward = static_cast<int>(generator() % 3);
+    question.options.max_micro_steps = 1 + static_cast<int>(generator() % 5);
+    question.options.persistence_threshold = generator() % 2 == 0 ? 0 : 100;
+    const bool lion = generator() % 2 == 0;
+    question.optimizer = lion ? "lion" : "adamw";
+    const flatshard::Optimizer optimizer =
+        lion ? flatshard::Optimizer(flatshard::Lion{}) : flatshard::Optimizer(flatshard::AdamW{});
+    const PlannedRun run = planned_run(question);
+    const flatshard::Plan plan = plan_of(question);
+    flatshard::ThreadWorld ranks(4);
+    ranks.run([&](flatshard::Communicator& communicator) {
+      const Bytes bytes = allocated_by(communicator, run, optimizer, plan);
+      if (communicator.rank() == 0) CHECK(bytes == plan.arena_bytes);
+    });
+  }
+}
+
+#ifdef FLATSHARD_TOOL_TRAIN_GPT
+TEST_CASE("--gpt is the model of train_gpt") {
+  train_gpt::Options options;
+  options.model = {.layers = 3, .width = 24, .heads = 2, .context = 11, .vocabulary = 37};
+  CHECK(gpt_model(parse_gpt("3,24,37,11")) == train_gpt::make_setup(options)->model);
+}
+#endif
+
+TEST_CASE("collectives and bytes are printed as the Plan has them") {
+  PlanQuestion question;
+  question.gpt = "2,16,30,8";
+  question.strategy = "hybrid_shard";
+  question.world = 8;
+  question.options.shard_group = 2;
+  question.options.max_micro_steps = 3;
+  question.json = true;
+  const Value json = parse_json(run_plan(question).text, "plan");
+  const flatshard::Plan plan = plan_of(question);
+  const List& printed = *find(*json.map(), "traffic")->list();
+  const std::vector<flatshard::Traffic> traffic = flatshard::traffic(plan, 3);
+  REQUIRE(printed.size() == traffic.size());
+  for (std::size_t i = 0; i < traffic.size(); ++i) {
+    const Map& entry = *printed[i].map();
+    CHECK(*find(entry, "bytes") == Value(traffic[i].bytes));
+    CHECK(*find(entry, "calls") == Value(traffic[i].calls));
+    CHECK(*find(entry, "over") == Value(traffic[i].over));
+  }
+  CHECK(number(json, "device_roles", "master") == plan.bytes(flatshard::Role::Master));
+  question.json = false;
+  const std::string table = run_plan(question).text;
+  CHECK(table.find("8 ranks in 4 groups of 2") != std::string::npos);
+  CHECK(table.find(std::to_string(plan.arena_bytes)) != std::string::npos);
+}
+
+TEST_CASE("the estimate is its formula") {
+  PlanQuestion question;
+  question.gpt = "2,16,30,8";
+  question.strategy = "full_shard";
+  question.precision = "bf16_mixed";
+  question.world = 4;
+  question.options.max_micro_steps = 2;
+  question.rates = {1e9, {}, 1e-3, 2e9, 3e12, 100};
+  const flatshard::Plan plan = plan_of(question);
+  double sent = 0, calls = 0;
+  for (const flatshard::Traffic& entry : flatshard::traffic(plan, 2)) {
+    sent += static_cast<double>(entry.bytes);
+    calls += entry.calls;
+  }
+  Bytes slices = 0;  // fp32 gradient, master and two states; bf16 copy
+  for (const flatshard::Flat& flat : plan.flats) slices += flat.partition.slice();
+  const double parameters = 30 * 16 + 8 * 16 + 2 * 16 + 2 * (12 * 16 * 16 + 13 * 16);
+  const Estimate found = estimate(plan, 2, question.rates);
+  CHECK(*found.communication == doctest::Approx(sent / 1e9 + calls * 1e-3));
+  CHECK(*found.compute == doctest::Approx(6 * parameters * 100 * 2 / 3e12));
+  CHECK(*found.update == doctest::Approx(static_cast<double>(slices) * (8 + 8 + 16 + 2) / 2e9));
+  CHECK(*found.step_least ==
+        doctest::Approx(std::max(*found.communication, *found.compute) + *found.update));
+  CHECK(*found.step_most == doctest::Approx(*found.communication + *found.compute + *found.update));
+  CHECK_FALSE(estimate(plan, 2, {}).communication.has_value());
+}
+
+TEST_CASE("between replicas the other link counts") {
+  PlanQuestion question;
+  question.gpt = "2,16,30,8";
+  question.strategy = "hybrid_shard";
+  question.world = 4;
+  question.options.shard_group = 2;
+  const flatshard::Plan plan = plan_of(question);
+  Rates rates;
+  rates.link = 1e30;
+  rates.replicas = 1e6;
+  double between = 0;
+  for (const flatshard::Traffic& entry : flatshard::traffic(plan, 1))
+    if (entry.over == "replicas") between += static_cast<double>(entry.bytes);
+  CHECK(between > 0);
+  CHECK(*estimate(plan, 1, rates).communication == doctest::Approx(between / 1e6));
+}
+
+/// A JSON file of its own.
+class ShapesFile {
+ public:
+  explicit ShapesFile(const std::string& text) { std::ofstream(path) << text; }
+  ~ShapesFile() { std::filesystem::remove(path); }
+  const std::string path =
+      (std::filesystem::temp_directory_path() /
+       ("flatshard-shapes-" + std::to_string(std::random_device{}()) + ".json"))
+          .string();
+};
+
+TEST_CASE("shapes: a list, a map, entries; modules follow the names") {
+  const ShapesFile list("[[3, 4], [4], []]");
+  CHECK(model_of_shapes(list.path).parameters().size() == 3);
+  CHECK(model_of_shapes(list.path).modules().size() == 1);
+  const ShapesFile map(
+      R"({"wte.weight": [7, 2], "h.0.w": [2, 2], "h.0.b": [2], "h.10.w": [2, 2], "ln.w": [2]})");
+  const flatshard::Model model = model_of_shapes(map.path);
+  REQUIRE(model.modules().size() == 3);
+  CHECK(model.modules()[0].name.empty());
+  CHECK(model.modules()[0].options.uses == 2);
+  CHECK(model.modules()[1].name == "h.0");
+  CHECK(model.modules()[2].name == "h.10");
+  CHECK(model.find("h.0.b").index == 2);
+  const ShapesFile entries(R"([{"name": "a", "shape": [2], "trainable": false}, {"shape": [3]}])");
+  CHECK_FALSE(model_of_shapes(entries.path).parameters()[0].options.requires_grad);
+  CHECK(model_of_shapes(entries.path).parameters()[1].numel() == 3);
+  CHECK(module_of_name("model.layers.3.mlp.weight") == "model.layers.3");
+  CHECK(module_of_name("3.weight").empty());
+  CHECK(module_of_name("layer3.weight").empty());
+}
+
+TEST_CASE("what cannot be planned is named") {
+  for (const char* text : {"1", "[[-1]]", "[[1.5]]", "[\"a\"]", R"([{"name": "a"}])",
+                           R"([{"shape": [1], "size": 2}])"})
+    CHECK_THROWS_AS(model_of_shapes(ShapesFile(text).path), RequestError);
+  for (const char* text : {"", "1", "1,2", "1,2,3,4,5", "0,1,1", "1,2,x", "1,2,3,", "-1,2,3",
+                           "100001,1,1", "1,2,99999999999"})
+    CHECK_THROWS_AS(parse_gpt(text), RequestError);
+  const auto refused = [](auto change) {
+    PlanQuestion question;
+    question.gpt = "1,8,8";
+    change(question);
+    CHECK_THROWS_AS(run_plan(question), RequestError);
+  };
+  refused([](PlanQuestion& q) { q.strategy = "zero"; });
+  refused([](PlanQuestion& q) { q.precision = "int8"; });
+  refused([](PlanQuestion& q) { q.optimizer = "lamb"; });
+  refused([](PlanQuestion& q) { q.offload = "cpu"; });
+  refused([](PlanQuestion& q) { q.wrap = "size:0"; });
+  refused([](PlanQuestion& q) { q.options.shard_group = 2; });
+  refused([](PlanQuestion& q) { q.shapes = "x.json"; });
+  refused([](PlanQuestion& q) { q.gpt.clear(); });
+  refused([](PlanQuestion& q) { q.rates.compute = 1; });
+  refused([](PlanQuestion& q) { q.rates.latency = 1; });
+  PlanQuestion question;
+  question.gpt = "1,8,8";
+  question.strategy = "hybrid_shard";
+  question.world = 8;
+  question.options.shard_group = 3;
+  CHECK_THROWS_AS(run_plan(question), flatshard::UsageError);
+}
+
+}  // namespace
+}  // namespace flatshard_tool

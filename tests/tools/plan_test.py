@@ -1,0 +1,52 @@
+#!/usr/bin/env python3
+"""flatshard plan --gpt shows train_gpt's own Plan: plan_test.py FLATSHARD TRAIN_GPT"""
+import json
+import re
+import subprocess
+import sys
+
+FLATSHARD, TRAIN_GPT = sys.argv[1:]
+STRATEGIES = ["no_shard", "shard_optimizer", "shard_grad_op", "full_shard", "hybrid_shard", "hybrid_shard_grad_op",
+              "full_shard_secondary"]
+PRECISIONS = ["fp32", "fp64", "bf16", "fp16", "bf16_mixed", "deepspeed_bf16", "fp16_mixed", "bf16_stochastic"]
+MODEL = "--layers 4 --width 128 --vocab 256 --context 64".split()
+
+
+def output(*command):
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+def numbers_of_train_gpt(options, world):
+    text = output(TRAIN_GPT, "--plan", *MODEL, "--batch", "48", "--ranks", world, *options)
+    roles = {name: int(count) for name, count in re.findall(r"^  (\S[a-z ]*?) +(\d+)$", text, re.MULTILINE)}
+    traffic = re.findall(r"^  (\w+) +(\w+) +(\w[\w ]*?) +(\d+) calls +(\d+)$", text, re.MULTILINE)
+    return roles.pop("all"), roles, traffic
+
+
+def numbers_of_flatshard(options, world):
+    answer = json.loads(output(FLATSHARD, "plan", "--gpt", "4,128,256,64", "--json", "--world", world, *options))
+    roles = {name: count for name, count in answer["device_roles"].items() if count > 0}
+    keys = ["what", "collective", "over", "calls", "bytes"]
+    return answer["bytes"]["device"], roles, [tuple(str(entry[key]) for key in keys) for entry in answer["traffic"]]
+
+
+def main():
+    faults = 0
+    cases = [(["--strategy", strategy, "--precision", precision], world) for strategy in STRATEGIES
+             for precision in PRECISIONS for world in "1248"]
+    cases += [("--strategy full_shard --precision bf16_mixed --accumulate 6 --accumulation tree".split(), "4"),
+              ("--strategy hybrid_shard --shard-group 4 --reduce replica_boundary --accumulate 2".split(), "8"),
+              ("--strategy shard_grad_op --wrap all --persist 200 --optimizer sgd".split(), "3"),
+              ("--strategy full_shard --prefetch-forward 2 --prefetch-backward none".split(), "6")]
+    for options, world in cases:
+        ours, theirs = numbers_of_flatshard(options, world), numbers_of_train_gpt(options, world)
+        theirs[1].pop("alignment and skew", None)
+        if ours != theirs:
+            faults += 1
+            print(options, world, ours, theirs, sep="\n  ")
+    print(f"{len(cases)} plans, {faults} faults")
+    sys.exit(1 if faults else 0)
+
+
+if __name__ == "__main__":
+    main()
