@@ -34,11 +34,12 @@ Slice slice_of(const CollectiveCall& call, Rank rank, int size) {
 }  // namespace
 
 NcclCommunicator::NcclCommunicator(std::shared_ptr<NcclSession> session, ncclComm_t communicator,
-                                   bool owned, Rank rank, std::vector<Rank> members)
+                                   bool owned, Rank rank, std::vector<Rank> members, bool is_world)
     : session_(std::move(session)),
       communicator_(communicator),
       rank_(rank),
       members_(std::move(members)),
+      is_world_(is_world),
       sources_(members_.size()),
       scratch_free_(session_->device().make_event()) {
   session_->add(communicator, owned);
@@ -71,7 +72,7 @@ void NcclCommunicator::check_call(const CollectiveCall& call) {
   const std::string text = to_string(call);
   std::copy_n(text.begin(), std::min(text.size(), mine.size() - 1), mine.begin());
   std::vector<Text> all(members_.size());
-  session_->exchange(communicator_, size(), mine.data(), all.data(), sizeof(Text));
+  session_->exchange(exchanging(), size(), mine.data(), all.data(), sizeof(Text));
   for (std::size_t other = 1; other < all.size(); ++other)
     if (all[other] != all[0])
       session_->fail(
@@ -235,7 +236,7 @@ NcclCommunicator::Part NcclCommunicator::part_of(int color, int key) {
   const std::array<int, 2> mine{color, key};
   std::vector<std::array<int, 2>> all{mine};
   all.resize(members_.size());
-  if (size() > 1) session_->exchange(communicator_, size(), mine.data(), all.data(), sizeof(mine));
+  if (size() > 1) session_->exchange(exchanging(), size(), mine.data(), all.data(), sizeof(mine));
   std::map<int, std::vector<Rank>> parts;
   for (Rank other = 0; other < size(); ++other)
     parts[all[static_cast<std::size_t>(other)][0]].push_back(other);
@@ -283,7 +284,7 @@ void NcclCommunicator::synchronize() {
   if (size() == 1) return;
   const std::int64_t mine = 0;
   std::vector<std::int64_t> all(members_.size());
-  session_->exchange(communicator_, size(), &mine, all.data(), sizeof(mine));
+  session_->exchange(exchanging(), size(), &mine, all.data(), sizeof(mine));
 }
 
 void NcclCommunicator::abort(std::string_view message) noexcept {

@@ -16,7 +16,7 @@ class NcclCommunicator final : public Communicator {
   /// Takes over `communicator` unless it is not owned; null where there is but one rank. members:
   /// world ranks, in its order.
   NcclCommunicator(std::shared_ptr<NcclSession> session, ncclComm_t communicator, bool owned,
-                   Rank rank, std::vector<Rank> members);
+                   Rank rank, std::vector<Rank> members, bool is_world = false);
   ~NcclCommunicator() override;
 
   Rank rank() const override { return rank_; }
@@ -53,6 +53,8 @@ class NcclCommunicator final : public Communicator {
     bool any_large;  // some part has several ranks
   };
   Part part_of(int color, int key);
+  /// For exchanges: null where all ranks of the job take part and have a channel.
+  ncclComm_t exchanging() const { return is_world_ ? nullptr : communicator_; }
   ncclComm_t split_nccl(const Part& part, Rank position);
 
   Issue begin(const CollectiveCall& call, StreamRef stream);
@@ -74,6 +76,7 @@ class NcclCommunicator final : public Communicator {
   ncclComm_t communicator_;
   Rank rank_;
   std::vector<Rank> members_;
+  bool is_world_;  // the job's, whose ranks have a channel
   std::uint64_t calls_ = 0;
   int exceptions_ = std::uncaught_exceptions();
   void* lent_ = nullptr;

@@ -37,7 +37,9 @@ std::string nccl_message(ncclComm_t communicator, ncclResult_t result, const std
                      static_cast<int>(result), ncclGetLastError(communicator));
 }
 
-NcclSession::NcclSession(ControlChannel* channel, Rank world_rank, CudaDevice& device,
+// Memory for exchanges is had at once: pinning waits for every device of the process, also for one
+// on which another rank's collective waits for this rank.
+NcclSession::NcclSession(ControlChannel* channel, Rank world_rank, int size, CudaDevice& device,
                          NcclOptions options)
     : channel_(channel),
       world_rank_(world_rank),
@@ -45,6 +47,8 @@ NcclSession::NcclSession(ControlChannel* channel, Rank world_rank, CudaDevice& d
       options_(options),
       memory_(device.ordinal()),
       pinned_(device.ordinal()),
+      on_device_(memory_, (size + 1) * most_exchange),
+      on_host_(pinned_, size * most_exchange),
       stream_(device.make_stream()) {}
 
 NcclSession::~NcclSession() { abort_all(); }
@@ -74,7 +78,7 @@ void NcclSession::poll_nccl() {
 
 void NcclSession::poll_patience(Clock::duration waited) {
   if (waited > options_.patience)
-    fail(fmt::format("collectives did not end within {} ms; the last was {}",
+    fail(fmt::format("{} did not end within {} ms; the last collective was {}", awaited_,
                      options_.patience.count(), last_call()));
   if (channel_ == nullptr || waited < farewell) return;
   for (Rank rank = 0; rank < channel_->size(); ++rank)
@@ -86,6 +90,7 @@ void NcclSession::poll_patience(Clock::duration waited) {
 
 void NcclSession::settle(ncclComm_t communicator, ncclResult_t result, const char* call) {
   const Clock::time_point start = Clock::now();
+  const Awaited awaited(*this, call);
   while (result == ncclInProgress) {
     const ncclResult_t asked = ncclCommGetAsyncError(communicator, &result);
     if (asked != ncclSuccess) result = asked;
@@ -101,6 +106,7 @@ void NcclSession::settle(ncclComm_t communicator, ncclResult_t result, const cha
 
 void NcclSession::settle_child(ncclComm_t& child) {
   const Clock::time_point start = Clock::now();
+  const Awaited awaited(*this, "ncclCommSplit's new communicator");
   const std::atomic_ref<ncclComm_t> stored(child);
   while (stored.load() == nullptr) {
     poll(Clock::now() - start);
@@ -166,15 +172,21 @@ void NcclSession::note(const CollectiveCall& call) {
 
 std::string NcclSession::last_call() const { return to_string(last_); }
 
-void NcclSession::reserve_exchange(Bytes bytes) {
-  if (bytes <= on_device_.size()) return;
-  on_device_ = Buffer(memory_, bytes);
-  on_host_ = Buffer(pinned_, bytes);
+void NcclSession::exchange_over_channel(const void* mine, void* all, Bytes bytes) {
+  const auto size = static_cast<std::size_t>(bytes);
+  const auto ranks = static_cast<std::size_t>(channel_->size());
+  try {
+    channel_->all_gather({static_cast<const std::byte*>(mine), size},
+                         {static_cast<std::byte*>(all), size * ranks});
+  } catch (const CommunicationError& error) {
+    const std::string text = error.what();  // "rank r: message"
+    fail({error.rank(), text.substr(text.find(": ") + 2)});
+  }
 }
 
 void NcclSession::exchange(ncclComm_t communicator, int size, const void* mine, void* all,
                            Bytes bytes) {
-  reserve_exchange((size + 1) * most_exchange);
+  if (communicator == nullptr) return exchange_over_channel(mine, all, bytes);
   auto* host = static_cast<std::byte*>(on_host_.data());
   auto* sent = static_cast<std::byte*>(on_device_.data());
   std::byte* received = sent + most_exchange;
@@ -187,6 +199,7 @@ void NcclSession::exchange(ncclComm_t communicator, int size, const void* mine, 
                        native),
          "ncclAllGather");
   device_.copy(received, host, size * bytes, *stream_);
+  const Awaited awaited(*this, "an exchange among the hosts");
   const auto query = [](void* stream) {
     return cudaStreamQuery(static_cast<cudaStream_t>(stream));
   };

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "../core/cuda_memory.hpp"
@@ -22,7 +23,8 @@ namespace flatshard::detail {
 class NcclSession final : public StreamMonitor {
  public:
   /// channel: none for a communicator of the user's.
-  NcclSession(ControlChannel* channel, Rank world_rank, CudaDevice& device, NcclOptions options);
+  NcclSession(ControlChannel* channel, Rank world_rank, int size, CudaDevice& device,
+              NcclOptions options);
   ~NcclSession() override;
 
   CudaDevice& device() const { return device_; }
@@ -50,12 +52,26 @@ class NcclSession final : public StreamMonitor {
   /// Remembers the call for messages, and its number among this rank's calls of all communicators.
   void note(const CollectiveCall& call);
 
-  /// all[r * bytes ...] == what rank r of the communicator gave, by way of the device; blocks the
-  /// host. At most most_exchange bytes a rank.
+  /// all[r * bytes ...] == what rank r of the communicator gave; blocks the host. At most
+  /// most_exchange bytes a rank. Among all ranks of the job over the channel (null), else by way of
+  /// the device.
   static constexpr Bytes most_exchange = 256;  // bytes
   void exchange(ncclComm_t communicator, int size, const void* mine, void* all, Bytes bytes);
 
  private:
+  /// What is waited for, while one lives.
+  class Awaited {
+   public:
+    Awaited(NcclSession& session, const char* what)
+        : session_(session), before_(std::exchange(session.awaited_, what)) {}
+    ~Awaited() { session_.awaited_ = before_; }
+    Awaited(const Awaited&) = delete;
+    Awaited& operator=(const Awaited&) = delete;
+
+   private:
+    NcclSession& session_;
+    const char* before_;
+  };
   struct Member {
     ncclComm_t communicator;
     bool owned;
@@ -66,7 +82,7 @@ class NcclSession final : public StreamMonitor {
   void poll_nccl();
   void poll_patience(std::chrono::steady_clock::duration waited);
   std::string last_call() const;
-  void reserve_exchange(Bytes bytes);
+  void exchange_over_channel(const void* mine, void* all, Bytes bytes);
 
   ControlChannel* channel_;
   Rank world_rank_;
@@ -75,6 +91,7 @@ class NcclSession final : public StreamMonitor {
   std::vector<Member> members_;
   int communicators_ = 0;  // alive; the channel is used no longer than one is
   std::optional<Failure> failure_;
+  const char* awaited_ = "work on a stream";
   CollectiveCall last_{Operation::Synchronize};
   std::array<char, 64> last_label_{};
   // Of exchanges; not taken from the device's memory(), whose bytes a Plan accounts for.

@@ -38,8 +38,8 @@ ncclUniqueId shared_id(ControlChannel& channel, detail::NcclSession& session) {
 
 std::unique_ptr<Communicator> make_nccl_communicator(ControlChannel& channel, CudaDevice& device,
                                                      const NcclOptions& options) {
-  const auto session =
-      std::make_shared<detail::NcclSession>(&channel, channel.rank(), device, options);
+  const auto session = std::make_shared<detail::NcclSession>(&channel, channel.rank(),
+                                                             channel.size(), device, options);
   const detail::CudaDeviceGuard guard(device.ordinal());
   const ncclUniqueId id = shared_id(channel, *session);
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -54,7 +54,7 @@ std::unique_ptr<Communicator> make_nccl_communicator(ControlChannel& channel, Cu
     throw;
   }
   return std::make_unique<detail::NcclCommunicator>(session, communicator, true, channel.rank(),
-                                                    all_ranks(channel.size()));
+                                                    all_ranks(channel.size()), true);
 }
 
 std::unique_ptr<Communicator> adopt_nccl_communicator(void* nccl_communicator, CudaDevice& device,
@@ -69,7 +69,7 @@ std::unique_ptr<Communicator> adopt_nccl_communicator(void* nccl_communicator, C
   FLATSHARD_EXPECTS(ordinal == device.ordinal(),
                     fmt::format("adopt_nccl_communicator: it is of CUDA device {}, not {}", ordinal,
                                 device.ordinal()));
-  const auto session = std::make_shared<detail::NcclSession>(nullptr, rank, device, options);
+  const auto session = std::make_shared<detail::NcclSession>(nullptr, rank, size, device, options);
   return std::make_unique<detail::NcclCommunicator>(session, communicator, false, rank,
                                                     all_ranks(size));
 }

@@ -54,26 +54,46 @@ void CudaMemory::deallocate(void* pointer, Bytes bytes) noexcept {
   uncount(bytes);
 }
 
+PinnedMemory::~PinnedMemory() {
+  for (const auto& [bytes, pointer] : given_back_) {
+    ignore_cuda(cudaHostUnregister(pointer));
+    std::free(pointer);
+  }
+}
+
 void* PinnedMemory::allocate(Bytes bytes) {
+  void* pointer = bytes >= 0 && bytes < address_space ? kept(page_bytes(bytes)) : nullptr;
+  if (pointer == nullptr) pointer = locked(bytes);
+  count(bytes);
+  return pointer;
+}
+
+void* PinnedMemory::kept(std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  const auto found = given_back_.find(bytes);
+  if (found == given_back_.end()) return nullptr;
+  void* pointer = found->second;
+  given_back_.erase(found);
+  return pointer;
+}
+
+void* PinnedMemory::locked(Bytes bytes) const {
   const CudaDeviceGuard guard(ordinal_);
   const bool possible = bytes >= 0 && bytes < address_space;
   void* pointer = possible ? std::aligned_alloc(page, page_bytes(bytes)) : nullptr;
   cudaError_t error = cudaErrorMemoryAllocation;
   if (pointer != nullptr)
     error = cudaHostRegister(pointer, page_bytes(bytes), cudaHostRegisterPortable);
-  if (error != cudaSuccess) {
-    std::free(pointer);
-    throw_memory_error("pinned memory", ordinal_, bytes, allocated(), error);
-  }
-  count(bytes);
-  return pointer;
+  if (error == cudaSuccess) return pointer;
+  std::free(pointer);
+  throw_memory_error("pinned memory", ordinal_, bytes, allocated(), error);
 }
 
 void PinnedMemory::deallocate(void* pointer, Bytes bytes) noexcept {
   if (pointer == nullptr) return;
-  ignore_cuda(cudaHostUnregister(pointer));
-  std::free(pointer);
   uncount(bytes);
+  const std::lock_guard lock(mutex_);
+  given_back_.emplace(page_bytes(bytes), pointer);
 }
 
 }  // namespace flatshard::detail

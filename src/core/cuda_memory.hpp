@@ -4,6 +4,8 @@
 #include <flatshard/core/buffer.hpp>
 
 #include <atomic>
+#include <map>
+#include <mutex>
 
 namespace flatshard::detail {
 
@@ -35,15 +37,23 @@ class CudaMemory final : public CountedMemory {
   int ordinal_;
 };
 
-/// Whole pages, locked for every device of the process.
+/// Whole pages, locked for every device of the process. Unlocking waits for all of those devices,
+/// also for one on which another rank's collective waits for this rank; so blocks that are given
+/// back are kept, and given out again for as many pages.
 class PinnedMemory final : public CountedMemory {
  public:
   explicit PinnedMemory(int ordinal) : ordinal_(ordinal) {}
+  ~PinnedMemory() override;
   void* allocate(Bytes bytes) override;
   void deallocate(void* pointer, Bytes bytes) noexcept override;
 
  private:
+  void* kept(std::size_t bytes);
+  void* locked(Bytes bytes) const;
+
   int ordinal_;
+  std::mutex mutex_;                              // guards the rest
+  std::multimap<std::size_t, void*> given_back_;  // by bytes, whole pages
 };
 
 }  // namespace flatshard::detail

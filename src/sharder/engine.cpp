@@ -45,7 +45,11 @@ Engine::Parts::Parts(Communicator& communicator, const Model& described, const O
       takes_part(runtime.plan.flats.size(), false),
       computed(runtime.make_event()),
       decided(runtime.make_event()),
-      gathered(runtime.make_event()) {}
+      gathered(runtime.make_event()) {
+  // Every rank has its memory before the first collective runs: having it may wait for the devices
+  // of other ranks in this process.
+  if (device.kind() == DeviceKind::Cuda) communicator.synchronize();
+}
 
 Engine::Engine(Communicator& communicator, const Model& model, const Optimizer& optimizer,
                const PlanRequest& request, const Options& options)

@@ -24,10 +24,9 @@ std::uint64_t params_hash(Engine& engine) {
     for (int index : engine.model().modules()[static_cast<std::size_t>(module)].parameters) {
       const auto at = static_cast<std::size_t>(index);
       const Bytes bytes = parameters[at].numel() * size_of(engine.master_dtype(index));
-      const Buffer host(engine.device().host_memory(), bytes);
+      std::vector<std::byte> host(static_cast<std::size_t>(bytes));
       engine.read(summoned.data(index), host.data(), bytes);
-      hashes[at] =
-          detail::hash_bytes(offset_basis, static_cast<const std::byte*>(host.data()), bytes);
+      hashes[at] = detail::hash_bytes(offset_basis, host.data(), bytes);
     }
   }
   return detail::hash_bytes(offset_basis, reinterpret_cast<const std::byte*>(hashes.data()),

@@ -27,7 +27,7 @@ int most_ranks() { return std::min(cuda_device_count(), 4); }
 /// Ranks over NCCL that stay for many jobs: making a communicator takes long.
 class StandingWorld {
  public:
-  explicit StandingWorld(int size) : size_(size), world_(size, {.patience = 30s}) {
+  explicit StandingWorld(int size) : size_(size), world_(size, {.patience = 10s}) {
     thread_ = std::thread([this] {
       failure_ = message_of([this] { world_.run([this](Communicator& comm) { serve(comm); }); });
       over_.store(true);
@@ -218,7 +218,20 @@ TEST_CASE("nccl: abort reaches every rank; a wait that nothing ends has an end")
         comm.synchronize();
       });
     });
-    CHECK(late.find("did not end within 500 ms; the last was synchronize") != std::string::npos);
+    CHECK(late.find("waited 500 ms for the other ranks") != std::string::npos);
+    const std::string stuck = message_of([&] {
+      NcclWorld(size, {.patience = 500ms}).run([&](Communicator& comm) {
+        Device& device = *comm.device();
+        const Buffer memory(device.memory(), 8 * size);
+        const auto stream = device.make_stream();
+        if (comm.rank() == 1) std::this_thread::sleep_for(2s);
+        comm.all_gather("lonely", static_cast<std::byte*>(memory.data()) + 8 * comm.rank(),
+                        memory.data(), 1, DType::Float64, *stream);
+        stream->synchronize();
+      });
+    });
+    CHECK(stuck.find("did not end within 500 ms; the last collective was all_gather \"lonely\"") !=
+          std::string::npos);
   }
 }
 
