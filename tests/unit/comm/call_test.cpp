@@ -39,3 +39,25 @@ TEST_CASE("bytes sent are those of the ring algorithms, summed over ranks") {
     }
   }
 }
+
+TEST_CASE("sums by exchange: slices cover, scratch holds the others' contributions") {
+  using enum Operation;
+  const auto f32 = DType::Float32, b16 = DType::BFloat16;
+  for (int size = 1; size <= 9; ++size) {
+    for (Elements count : {0, 1, 63, 64, 65, 5000, 100'000}) {
+      const Elements slice = detail::exchange_slice(count, size);
+      CHECK(slice % 64 == 0);
+      CHECK(slice * size >= count);
+      CHECK(slice * (size - 1) < count + 64 * size);
+      const auto padded = [](Bytes bytes) { return (bytes + 255) / 256 * 256; };
+      const CollectiveCall scatter{ReduceScatter, "x", count, b16, f32};
+      CHECK(detail::exchange_bytes(scatter, size) == (size - 1) * padded(2 * count));
+      const CollectiveCall reduce{AllReduce, "x", count, f32, f32};
+      const bool small = 4 * count * size <= 64 * 1024;
+      CHECK(detail::is_small_exchange(reduce, size) == small);
+      CHECK(detail::exchange_bytes(reduce, size) ==
+            (size - 1) * padded(4 * (small ? count : slice)));
+      CHECK(detail::exchange_bytes({AllGather, "x", count, f32, f32}, size) == 0);
+    }
+  }
+}
