@@ -9,7 +9,7 @@ FLATSHARD, TRAIN_GPT = sys.argv[1:]
 STRATEGIES = ["no_shard", "shard_optimizer", "shard_grad_op", "full_shard", "hybrid_shard", "hybrid_shard_grad_op",
               "full_shard_secondary"]
 PRECISIONS = ["fp32", "fp64", "bf16", "fp16", "bf16_mixed", "deepspeed_bf16", "fp16_mixed", "bf16_stochastic"]
-MODEL = "--layers 4 --width 128 --vocab 256 --context 64".split()
+MODEL = "--layers 4 --width 128 --context 64 --batch 48".split()
 
 
 def output(*command):
@@ -17,7 +17,7 @@ def output(*command):
 
 
 def numbers_of_train_gpt(options, world):
-    text = output(TRAIN_GPT, "--plan", *MODEL, "--batch", "48", "--ranks", world, *options)
+    text = output(TRAIN_GPT, "--plan", *MODEL, "--ranks", world, *options)
     roles = {name: int(count) for name, count in re.findall(r"^  (\S[a-z ]*?) +(\d+)$", text, re.MULTILINE)}
     traffic = re.findall(r"^  (\w+) +(\w+) +(\w[\w ]*?) +(\d+) calls +(\d+)$", text, re.MULTILINE)
     return roles.pop("all"), roles, traffic
