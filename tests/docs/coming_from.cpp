@@ -61,7 +61,8 @@ struct Layer {
 
 template <class Trainer>
 void train(Trainer& trainer, const Layer& names) {
-  const auto [layer, weight] = std::pair{names.layer, names.weight};
+  const fsh::Module layer = names.layer;
+  const fsh::Parameter weight = names.weight;
   for (int step = 0; step < 3; ++step) {
     // [micro-steps]
     float loss = 0;
