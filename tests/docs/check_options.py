@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Every option of FSDP and DeepSpeed that options.txt names is spoken of, by name, on its "coming from" page.
+"""Every option of FSDP and DeepSpeed that options.txt names is spoken of, by name, on its "coming from" page; so is
+every subcommand of the flatshard command on the page about it.
 
-Usage: check_options.py DOCS | check_options.py --self-test
+Usage: check_options.py ROOT | check_options.py --self-test
 """
 import pathlib
 import re
@@ -36,6 +37,15 @@ def faults_of(text, pages):
     return faults
 
 
+def command_faults(source, page):
+    """`source`: of the command line. On the page a subcommand is a literal with an indented text below it."""
+    names = re.findall(r'add_command\(app, answer,\s*"(\w+)"', source)
+    shown = re.findall(r"^``(\w+)[ `].*\n  \S", page, re.MULTILINE)
+    faults = [] if names else ["command_line.cpp: no subcommand is found"]
+    faults += [f"docs/the_command.rst does not speak of {name}" for name in names if name not in shown]
+    return faults + [f"docs/the_command.rst speaks of {name}, which is none" for name in shown if name not in names]
+
+
 LIST = "# all\n[one]\na_b\nc.d\n[two]\ne\n"
 GOOD = {"one": "``a_b`` and ``c.d``", "two": "``e``"}
 BAD = {
@@ -50,9 +60,19 @@ BAD = {
 }
 
 
+SOURCE = 'add_command(app, answer, "a", "what"'
+BAD_COMMANDS = {
+    "missing command": (SOURCE, "``b X``\n  text", 2),
+    "no command": ("", "", 1),
+    "unknown command": (SOURCE, "``a``\n  text\n``c X``\n  text", 1),
+}
+
+
 def self_test():
     wrong = [name for name, (text, pages, count) in BAD.items() if len(faults_of(text, pages)) != count]
     wrong += ["good pages"] * bool(faults_of(LIST, GOOD))
+    wrong += [name for name, (text, page, count) in BAD_COMMANDS.items() if len(command_faults(text, page)) != count]
+    wrong += ["good command"] * bool(command_faults(SOURCE, "``a X``\n  text"))
     print(f"self-test: wrong about {wrong}" if wrong else "self-test holds")
     return bool(wrong)
 
@@ -63,8 +83,10 @@ def main():
     if sys.argv[1] == "--self-test":
         return self_test()
     text = OPTIONS.read_text(encoding="utf-8")
-    pages = {path.stem: path.read_text(encoding="utf-8") for path in pathlib.Path(sys.argv[1]).glob("*.rst")}
-    faults = faults_of(text, pages)
+    root = pathlib.Path(sys.argv[1])
+    pages = {path.stem: path.read_text(encoding="utf-8") for path in (root / "docs").glob("*.rst")}
+    command_line = (root / "tools/flatshard/command_line.cpp").read_text(encoding="utf-8")
+    faults = faults_of(text, pages) + command_faults(command_line, pages["the_command"])
     for fault in faults:
         print(fault)
     count = sum(map(len, read_options(text)[0].values()))
