@@ -1,8 +1,6 @@
 #pragma once
 // Which attention kernel takes which heads, and in which tiles. Instantiated in one file per type,
 // because each takes its time to compile.
-#include "attention_backward.cuh"
-#include "attention_forward.cuh"
 #include "attention_launch.cuh"
 #include "attention_plain.cuh"
 #include "kernels.hpp"

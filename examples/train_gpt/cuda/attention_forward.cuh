@@ -1,7 +1,7 @@
 #pragma once
 // Causal attention by tiles of 64 keys with a running maximum and sum (Milakov and Gimelshein;
 // FlashAttention): no T x T matrix exists.
-#include "attention_tile.cuh"
+#include "attention_products.cuh"
 
 namespace train_gpt::gpu {
 
@@ -58,6 +58,21 @@ __device__ inline void online_softmax(float (&score)[blocks][4], float (&out)[D 
   }
 }
 
+/// Joins the sums of the four lanes of a row: its inverse, and lse of rows first_row + l / 4, + 8.
+__device__ inline void finish_rows(float (&inverse)[2], float* lse, const SoftmaxState (&state)[2],
+                                   float scale2, int first_row, int limit) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    float total = state[half].sum;
+    total += __shfl_xor_sync(whole_warp, total, 1);
+    total += __shfl_xor_sync(whole_warp, total, 2);
+    inverse[half] = 1.0f / total;
+    const int row = first_row + lane / 4 + 8 * half;
+    if (lane % 4 == 0 && row < limit) lse[row] = fmaf(state[half].maximum, scale2, log2f(total));
+  }
+}
+
 /// out (R, C); lse (sequences, H, T): log2 of the sum of 2^(scale2 score), for backward.
 /// Grid: (sequences * H, tiles of queries, longest first).
 template <class T, class Tiling>
@@ -68,68 +83,39 @@ __global__ void __launch_bounds__(Tiling::threads)
   T* const query = reinterpret_cast<T*>(dynamic_shared());
   T* const key = query + queries * D;   // two buffers
   T* const value = key + 2 * keys * D;  // two buffers
-  const int sequence = static_cast<int>(blockIdx.x) / view.heads;
-  const int head = static_cast<int>(blockIdx.x) % view.heads;
+  const BlockHead<D> of(view);
   const int first = static_cast<int>(gridDim.y - 1 - blockIdx.y) * queries;
-  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  const std::int64_t width = view.width(D), stride = 3 * width;
-  const T* const from =
-      qkv + static_cast<std::int64_t>(sequence) * view.context * stride + head * D;
+  const int warp = static_cast<int>(threadIdx.x) / 32;
   const int own_row = first + 16 * tiles * warp;
   const int steps = (min(first + queries, view.context) + keys - 1) / keys;
-
+  const T* const from = qkv + of.wide;
   const auto fetch = [&](int step) {
-    const int buffer = step % 2 * keys * D;
-    Tile<T, D>::template copy<keys, threads>(key + buffer, from + width, stride, step * keys,
-                                             view.context);
-    Tile<T, D>::template copy<keys, threads>(value + buffer, from + 2 * width, stride, step * keys,
-                                             view.context);
-    commit_copies();
+    fetch_pair<T, D, keys, threads>(key, from + of.width, of.stride, value, from + 2 * of.width,
+                                    of.stride, step, view.context);
   };
-  Tile<T, D>::template copy<queries, threads>(query, from, stride, first, view.context);
+  Tile<T, D>::template copy<queries, threads>(query, from, of.stride, first, view.context);
   fetch(0);
 
   const float scale2 = view.scale * log2_e;
   SoftmaxState state[tiles][2];
   float sum[tiles][D / 8][4];
   set_zero(sum);
-  for (int step = 0; step < steps; ++step) {
-    if (step + 1 < steps) {
-      fetch(step + 1);
-      wait_copies<1>();
-    } else {
-      wait_copies<0>();
-    }
-    __syncthreads();
-    if (step * keys <= own_row + 16 * tiles - 1) {
-      const int buffer = step % 2 * keys * D;
-      float score[tiles][keys / 8][4];
-      products_of_rows<T, D>(score, query, 16 * tiles * warp, key + buffer);
+  overlapped(0, steps, fetch, [&](int step) {
+    if (step * keys > own_row + 16 * tiles - 1) return;
+    const int buffer = step % 2 * keys * D;
+    float score[tiles][keys / 8][4];
+    products_of_rows<T, D>(score, query, 16 * tiles * warp, key + buffer);
 #pragma unroll
-      for (int m = 0; m < tiles; ++m)
-        online_softmax<D>(score[m], sum[m], state[m], scale2, own_row + 16 * m, step * keys);
-      add_product<T, D>(sum, score, value + buffer);
-    }
-    __syncthreads();
-  }
-
+    for (int m = 0; m < tiles; ++m)
+      online_softmax<D>(score[m], sum[m], state[m], scale2, own_row + 16 * m, step * keys);
+    add_product<T, D>(sum, score, value + buffer);
+  });
 #pragma unroll
   for (int m = 0; m < tiles; ++m) {
     float inverse[2];
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      float total = state[m][half].sum;
-      total += __shfl_xor_sync(whole_warp, total, 1);
-      total += __shfl_xor_sync(whole_warp, total, 2);
-      inverse[half] = 1.0f / total;
-      const int row = own_row + 16 * m + lane / 4 + 8 * half;
-      if (lane % 4 == 0 && row < view.context)
-        lse[static_cast<std::int64_t>(blockIdx.x) * view.context + row] =
-            fmaf(state[m][half].maximum, scale2, log2f(total));
-    }
-    Tile<T, D>::write(out + static_cast<std::int64_t>(sequence) * view.context * width + head * D,
-                      width, own_row + 16 * m, view.context, query, 16 * (tiles * warp + m), sum[m],
-                      inverse[0], inverse[1]);
+    finish_rows(inverse, lse + of.row, state[m], scale2, own_row + 16 * m, view.context);
+    Tile<T, D>::write(out + of.narrow, of.width, own_row + 16 * m, view.context, query,
+                      16 * (tiles * warp + m), sum[m], inverse[0], inverse[1]);
   }
 }
 

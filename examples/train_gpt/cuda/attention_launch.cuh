@@ -1,6 +1,8 @@
 #pragma once
 // The attention kernels for any tiling.
-#include "attention_backward.cuh"
+#include "attention_backward_keys.cuh"
+#include "attention_backward_queries.cuh"
+#include "attention_delta.cuh"
 #include "attention_forward.cuh"
 #include "kernels.hpp"
 

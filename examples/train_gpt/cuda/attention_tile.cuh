@@ -1,5 +1,6 @@
 #pragma once
-// Tiles of queries, keys and values in shared memory, and the fragments that tensor cores take.
+// Tiles of queries, keys and values in shared memory: how they get there, the operands that tensor
+// cores take from them, and the way back.
 #include "tensor_core.cuh"
 
 namespace train_gpt::gpu {
@@ -81,63 +82,52 @@ struct Tile {
   }
 };
 
-template <int tiles, int blocks>
-__device__ inline void set_zero(float (&sum)[tiles][blocks][4]) {
-#pragma unroll
-  for (int i = 0; i < tiles * blocks * 4; ++i) sum[i / 4 / blocks][i / 4 % blocks][i % 4] = 0.0f;
-}
+/// What a block works on: head blockIdx.x % H of sequence blockIdx.x / H.
+template <int D>
+struct BlockHead {
+  std::int64_t width, stride;  // of a row of out (C), of qkv (3C)
+  std::int64_t wide, narrow;   // where this head's first row begins in qkv, in out
+  std::int64_t row;            // where its rows begin in lse and delta
 
-/// result (16 tiles x 8 blocks) = left rows * right rows^T over D columns.
-template <class T, int D, int tiles, int blocks>
-__device__ inline void products_of_rows(float (&result)[tiles][blocks][4], const T* left, int row,
-                                        const T* right) {
-  set_zero(result);
-#pragma unroll
-  for (int k = 0; k < D / 16; ++k) {
-    unsigned a[tiles][4];
-#pragma unroll
-    for (int m = 0; m < tiles; ++m) Tile<T, D>::left(a[m], left, row + 16 * m, k);
-#pragma unroll
-    for (int n = 0; n < blocks; n += 2) {
-      unsigned b[4];
-      Tile<T, D>::right_of_rows(b, right, 8 * n, k);
-#pragma unroll
-      for (int m = 0; m < tiles; ++m) {
-        multiply_add<T>(result[m][n], a[m], b[0], b[1]);
-        multiply_add<T>(result[m][n + 1], a[m], b[2], b[3]);
-      }
-    }
+  __device__ explicit BlockHead(const AttentionView& view)
+      : width(view.width(D)),
+        stride(3 * width),
+        row(static_cast<std::int64_t>(blockIdx.x) * view.context) {
+    const int sequence = static_cast<int>(blockIdx.x) / view.heads;
+    const int head = static_cast<int>(blockIdx.x) % view.heads;
+    const std::int64_t token = static_cast<std::int64_t>(sequence) * view.context;
+    wide = token * stride + head * D;
+    narrow = token * width + head * D;
   }
+};
+
+/// Copies tile rows of two operands into buffer step % 2 of each, as one group.
+template <class T, int D, int rows, int threads>
+__device__ inline void fetch_pair(T* first, const T* from_first, std::int64_t first_stride,
+                                  T* second, const T* from_second, std::int64_t second_stride,
+                                  int step, int limit) {
+  const int buffer = step % 2 * rows * D;
+  Tile<T, D>::template copy<rows, threads>(first + buffer, from_first, first_stride, step * rows,
+                                           limit);
+  Tile<T, D>::template copy<rows, threads>(second + buffer, from_second, second_stride, step * rows,
+                                           limit);
+  commit_copies();
 }
 
-/// The left operand that 16 of a result's columns make, 8 blocks .. 8 blocks + 15.
-template <class T>
-__device__ inline void as_left(unsigned (&a)[4], const float (&low)[4], const float (&high)[4]) {
-  a[0] = packed<T>(low[0], low[1]);
-  a[1] = packed<T>(low[2], low[3]);
-  a[2] = packed<T>(high[0], high[1]);
-  a[3] = packed<T>(high[2], high[3]);
-}
-
-/// sum (16 tiles x D) += left (16 tiles x 8 blocks) * the tile's rows.
-template <class T, int D, int tiles, int blocks>
-__device__ inline void add_product(float (&sum)[tiles][D / 8][4],
-                                   const float (&left)[tiles][blocks][4], const T* rows) {
-#pragma unroll
-  for (int k = 0; k < blocks / 2; ++k) {
-    unsigned a[tiles][4];
-#pragma unroll
-    for (int m = 0; m < tiles; ++m) as_left<T>(a[m], left[m][2 * k], left[m][2 * k + 1]);
-#pragma unroll
-    for (int n = 0; n < D / 16; ++n) {
-      unsigned b[4];
-      Tile<T, D>::right_of_columns(b, rows, 16 * k, n);
-#pragma unroll
-      for (int m = 0; m < tiles; ++m) {
-        multiply_add<T>(sum[m][2 * n], a[m], b[0], b[1]);
-        multiply_add<T>(sum[m][2 * n + 1], a[m], b[2], b[3]);
-      }
+/// work(step) on what fetch(step) copied, while the next step's copies are under way. fetch(begin)
+/// has been called.
+template <class Fetch, class Work>
+__device__ inline void overlapped(int begin, int end, Fetch fetch, Work work) {
+  for (int step = begin; step < end; ++step) {
+    if (step + 1 < end) {
+      fetch(step + 1);
+      wait_copies<1>();
+    } else {
+      wait_copies<0>();
     }
+    __syncthreads();
+    work(step);
+    __syncthreads();
   }
 }
 
