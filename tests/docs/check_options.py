@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Every option of FSDP and DeepSpeed that options.txt names is spoken of, by name, on its "coming from" page; so is
-every subcommand of the flatshard command on the page about it.
+every subcommand of the flatshard command on the page about it. No page has C++ of its own: it shows tested files.
 
 Usage: check_options.py ROOT | check_options.py --self-test
 """
@@ -46,6 +46,11 @@ def command_faults(source, page):
     return faults + [f"docs/the_command.rst speaks of {name}, which is none" for name in shown if name not in names]
 
 
+def loose_code(name, page):
+    found = re.search(r"^.. code-block:: *(?:c\+\+|cpp|cuda|c)$|^\s+#include\b|^(?!\s*\.\.).*::$", page, re.MULTILINE)
+    return [f"docs/{name}.rst has code of its own: {found[0].strip()}"] if found else []
+
+
 LIST = "# all\n[one]\na_b\nc.d\n[two]\ne\n"
 GOOD = {"one": "``a_b`` and ``c.d``", "two": "``e``"}
 BAD = {
@@ -60,6 +65,8 @@ BAD = {
 }
 
 
+LOOSE = [".. code-block:: c++\n\n  int x;", ".. code-block:: text\n\n  #include <a>", "So::\n\n  int x;"]
+NOT_LOOSE = ".. code-block:: sh\n\n  a\n\n.. literalinclude:: a.cpp\n   :language: c++\n\n.. list-table::\n"
 SOURCE = 'add_command(app, answer, "a", "what"'
 BAD_COMMANDS = {
     "missing command": (SOURCE, "``b X``\n  text", 2),
@@ -72,6 +79,7 @@ def self_test():
     wrong = [name for name, (text, pages, count) in BAD.items() if len(faults_of(text, pages)) != count]
     wrong += ["good pages"] * bool(faults_of(LIST, GOOD))
     wrong += [name for name, (text, page, count) in BAD_COMMANDS.items() if len(command_faults(text, page)) != count]
+    wrong += [text for text in LOOSE if not loose_code("a", text)] + ["no code"] * bool(loose_code("a", NOT_LOOSE))
     wrong += ["good command"] * bool(command_faults(SOURCE, "``a X``\n  text"))
     print(f"self-test: wrong about {wrong}" if wrong else "self-test holds")
     return bool(wrong)
@@ -87,6 +95,7 @@ def main():
     pages = {path.stem: path.read_text(encoding="utf-8") for path in (root / "docs").glob("*.rst")}
     command_line = (root / "tools/flatshard/command_line.cpp").read_text(encoding="utf-8")
     faults = faults_of(text, pages) + command_faults(command_line, pages["the_command"])
+    faults += [fault for name, page in pages.items() for fault in loose_code(name, page)]
     for fault in faults:
         print(fault)
     count = sum(map(len, read_options(text)[0].values()))
