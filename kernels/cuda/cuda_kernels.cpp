@@ -119,43 +119,17 @@ void CudaKernels::absolute_maxima(const void* buffer, DType dtype, std::span<con
   measure(NormForm::Maxima, buffer, dtype, nodes, values, stream);
 }
 
-/// Adds that touch no value in common may run at once: each gets the first level after all that
-/// touched its values before.
 void CudaKernels::merge(NormForm form, std::span<const NormAdd> adds, double* values,
                         StreamRef stream) const {
   if (adds.empty()) return;
-  levels_.clear();
-  written_.clear();
-  read_.clear();
-  int levels = 0;
-  for (const NormAdd& add : adds) {
-    const auto into = static_cast<std::size_t>(add.into), from = static_cast<std::size_t>(add.from);
-    if (std::max(into, from) >= written_.size()) {
-      written_.resize(std::max(into, from) + 1, 0);
-      read_.resize(written_.size(), 0);
-    }
-    const int level = std::max({written_[into], read_[into], written_[from]});
-    levels_.push_back(level);
-    written_[into] = level + 1;
-    read_[from] = std::max(read_[from], level + 1);
-    levels = std::max(levels, level + 1);
-  }
-  const int value_count = static_cast<int>(written_.size());
-  const std::size_t add_bytes = adds.size_bytes();
-  table_.resize(add_bytes + static_cast<std::size_t>(levels) * sizeof(int));
-  auto* sorted = reinterpret_cast<NormAdd*>(table_.data());
-  auto* ends = reinterpret_cast<int*>(table_.data() + add_bytes);
-  std::fill(ends, ends + levels, 0);
-  for (const int level : levels_) ++ends[level];
-  for (int level = 1; level < levels; ++level) ends[level] += ends[level - 1];
-  for (std::size_t k = adds.size(); k > 0; --k) sorted[--ends[levels_[k - 1]]] = adds[k - 1];
-  for (int level = 0; level < levels; ++level)  // from begins back to ends
-    ends[level] = level + 1 < levels ? ends[level + 1] : static_cast<int>(adds.size());
+  levels_.sort(adds);
   issue("merge", stream, [&](cudaStream_t on) {
-    std::byte* memory = scratch_.get(on, static_cast<Bytes>(table_.size()));
-    launch_upload(table_.data(), memory, static_cast<Bytes>(table_.size()), on);
+    const auto bytes = static_cast<Bytes>(levels_.table().size());
+    std::byte* memory = scratch_.get(on, bytes);
+    launch_upload(levels_.table().data(), memory, bytes, on);
     launch_merge(form, reinterpret_cast<const NormAdd*>(memory),
-                 reinterpret_cast<const int*>(memory + add_bytes), levels, value_count, values, on);
+                 reinterpret_cast<const int*>(memory + levels_.add_bytes()), levels_.levels(),
+                 levels_.value_count(), values, on);
   });
 }
 

@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "add_levels.hpp"
 #include "launchers.hpp"
 #include "scratch.hpp"
 
@@ -55,10 +56,7 @@ class CudaKernels final : public KernelTable {
   // Tables on their way to the device; kept so that steady steps allocate nothing.
   mutable std::vector<CopyPiece> pieces_;
   mutable std::vector<NormEntry> nodes_;
-  mutable std::vector<int> levels_;   // of each add
-  mutable std::vector<int> written_;  // first level after which a value may be read
-  mutable std::vector<int> read_;     // first level after which it may be written
-  mutable std::vector<std::byte> table_;
+  mutable AddLevels levels_;
 };
 
 }  // namespace flatshard::cuda

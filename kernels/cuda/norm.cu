@@ -3,13 +3,11 @@
 // finish the node's. Which block that is changes nothing: the tree is fixed. Pieces are small, so
 // that many blocks read while others merge: with 32 KB a block 0.93 of the copy's bandwidth.
 #include "launchers.hpp"
+#include "norm_tree.cuh"
 #include "pack.cuh"
 
 namespace flatshard::cuda {
 namespace {
-
-constexpr int lanes = 32;
-constexpr int warps = block_threads / lanes;
 
 template <class Element>
 constexpr int pack_of = pack_elements<Element>;
@@ -22,79 +20,6 @@ constexpr Elements elements_of_block(Bytes element_bytes) {
 }
 template <class Element>
 constexpr Elements block_elements = elements_of_block(sizeof(Element));
-
-/// The two norms differ in nothing else.
-struct Squares {
-  static __device__ double leaf(double x) { return exact::mul(x, x); }
-  static __device__ double merge(double a, double b) { return exact::add(a, b); }
-};
-struct Maxima {
-  static __device__ double leaf(double x) { return fabs(x); }
-  static __device__ double merge(double a, double b) { return larger_magnitude(a, b); }
-};
-
-__device__ double from_lane(double value, int distance) {
-  return __shfl_xor_sync(0xffffffffU, value, distance);
-}
-
-/// Merges what is equally far from this lane in `value`.
-template <class Form>
-__device__ double merge_lanes(double value, int distance) {
-  return Form::merge(value, from_lane(value, distance));
-}
-
-/// The tree over a warp's tiles, given this lane's value of each: at every step half of the tiles
-/// move to the neighbour, so that a value crosses lanes once and not once per tile.
-template <class Form, int tiles>
-__device__ double merge_tiles(double (&tile)[tiles]) {
-  const int lane = static_cast<int>(threadIdx.x) % lanes;
-#pragma unroll
-  for (int distance = 1, kept = tiles / 2; kept > 0; distance *= 2, kept /= 2) {
-    const bool upper = (lane & distance) != 0;
-#pragma unroll
-    for (int t = 0; t < kept; ++t) {
-      const double given = upper ? tile[t] : tile[t + kept];
-      const double own = upper ? tile[t + kept] : tile[t];
-      tile[t] = Form::merge(own, from_lane(given, distance));
-    }
-  }
-  double value = tile[0];
-#pragma unroll
-  for (int distance = tiles; distance < lanes; distance *= 2)
-    value = merge_lanes<Form>(value, distance);
-#pragma unroll
-  for (int distance = tiles / 2; distance > 0; distance /= 2)
-    value = merge_lanes<Form>(value, distance);
-  return value;
-}
-
-/// The tree over neighbouring warps' values, in the first warp.
-template <class Form>
-__device__ double merge_warps(double value) {
-  __shared__ double of_warp[warps];
-  if (threadIdx.x % lanes == 0) of_warp[threadIdx.x / lanes] = value;
-  __syncthreads();
-  if (threadIdx.x >= lanes) return 0;
-  double merged[warps];
-  for (int w = 0; w < warps; ++w) merged[w] = of_warp[w];
-#pragma unroll
-  for (int distance = 1; distance < warps; distance *= 2)
-#pragma unroll
-    for (int w = 0; w < warps; w += 2 * distance)
-      merged[w] = Form::merge(merged[w], merged[w + distance]);
-  return merged[0];
-}
-
-/// The tree over `Count` neighbours.
-template <class Form, int Count>
-FLATSHARD_INLINE __device__ double merge_neighbours(double (&values)[Count]) {
-#pragma unroll
-  for (int distance = 1; distance < Count; distance *= 2)
-#pragma unroll
-    for (int i = 0; i < Count; i += 2 * distance)
-      values[i] = Form::merge(values[i], values[i + distance]);
-  return values[0];
-}
 
 /// The tree over elements [begin, begin + block_elements) of a node, absent ones counting as zero.
 template <class Form, class Element>
@@ -251,45 +176,6 @@ void launch_norm_as(const void* buffer, DType dtype, Elements blocks, Elements g
         norm_block_elements(dtype), arguments);
 }
 
-constexpr int shared_values = 4096;  // that fit a block's shared memory
-
-template <class Form>
-__device__ void merge_levels(const NormAdd* adds, const int* ends, int levels, double* values) {
-  int begin = 0;
-  for (int level = 0; level < levels; ++level) {
-    for (int k = begin + static_cast<int>(threadIdx.x); k < ends[level]; k += block_threads)
-      values[adds[k].into] = Form::merge(values[adds[k].into], values[adds[k].from]);
-    begin = ends[level];
-    __syncthreads();
-  }
-}
-
-template <class Form, bool Shared>
-__global__ void __launch_bounds__(block_threads)
-    merge_kernel(const NormAdd* __restrict__ adds, const int* __restrict__ ends, int levels,
-                 int value_count, double* values) {
-  if constexpr (Shared) {
-    __shared__ double copy[shared_values];
-    for (int k = threadIdx.x; k < value_count; k += block_threads) copy[k] = values[k];
-    __syncthreads();
-    merge_levels<Form>(adds, ends, levels, copy);
-    for (int k = threadIdx.x; k < value_count; k += block_threads) values[k] = copy[k];
-  } else {
-    merge_levels<Form>(adds, ends, levels, values);
-  }
-}
-
-template <class Form>
-void launch_merge_as(const NormAdd* adds, const int* ends, int levels, int value_count,
-                     double* values, cudaStream_t stream) {
-  if (value_count <= shared_values)
-    merge_kernel<Form, true>
-        <<<1, block_threads, 0, stream>>>(adds, ends, levels, value_count, values);
-  else
-    merge_kernel<Form, false>
-        <<<1, block_threads, 0, stream>>>(adds, ends, levels, value_count, values);
-}
-
 }  // namespace
 
 Elements norm_block_elements(DType dtype) { return elements_of_block(size_of(dtype)); }
@@ -307,14 +193,6 @@ void launch_norm(NormForm form, const void* buffer, DType dtype, std::span<const
     launch_norm_as<Squares>(buffer, dtype, blocks, groups, arguments, stream);
   else
     launch_norm_as<Maxima>(buffer, dtype, blocks, groups, arguments, stream);
-}
-
-void launch_merge(NormForm form, const NormAdd* adds, const int* ends, int levels, int value_count,
-                  double* values, cudaStream_t stream) {
-  if (form == NormForm::Squares)
-    launch_merge_as<Squares>(adds, ends, levels, value_count, values, stream);
-  else
-    launch_merge_as<Maxima>(adds, ends, levels, value_count, values, stream);
 }
 
 }  // namespace flatshard::cuda
