@@ -8,8 +8,9 @@ import pathlib
 import sys
 import tempfile
 
-from file_cases import file_cases
-from set_cases import index_cases, set_cases
+sys.dont_write_bytecode = True
+from file_cases import file_cases  # noqa: E402
+from set_cases import index_cases, set_cases  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
 COLUMNS = ["kind", "path", "strict", "compatible", "warnings", "reference", "remark"]
