@@ -108,7 +108,8 @@ void validate_device(const Options& o) {
 
 void validate_files(const Options& o) {
   require_at_least<std::int64_t>("--save-every", o.save_every, 0);
-  require(o.save_every == 0 || !o.save.empty(), "--save-every needs --save, the folder to save into");
+  require(o.save_every == 0 || !o.save.empty(),
+          "--save-every needs --save, the folder to save into");
   std::error_code ignored;  // of a file that is not there
   require(o.data.empty() || !std::filesystem::equivalent(o.data, o.metrics, ignored),
           "--metrics would overwrite the text of --data " + o.data);
