@@ -42,6 +42,7 @@ class Enumeration {
       : scenario_(scenario), random_states_(random_states), random_(generator()) {}
 
   CrashReport run() {
+    prepare();
     measure();
     for (int rank = 0; rank < scenario_.ranks; ++rank)
       for (std::int64_t n = 1; n <= report_.operations[static_cast<std::size_t>(rank)]; ++n)
@@ -53,10 +54,10 @@ class Enumeration {
   using Operations = std::vector<std::unique_ptr<FaultyFileOperations>>;
 
   /// With the old checkpoint, all of it durable.
-  std::unique_ptr<ModelDisk> prepared() {
+  void prepare() {
     ModelDisk disk;
     scenario_.prepare(disk);
-    return disk.after_crash([](std::size_t) { return Fate::Dropped; }, random_);
+    prepared_ = disk.after_crash([](std::size_t) { return Fate::Dropped; }, random_);
   }
 
   Operations operations_on(ModelDisk& disk, int rank, const FileFaults& faults) const {
@@ -78,7 +79,7 @@ class Enumeration {
   }
 
   void measure() {
-    const auto disk = prepared();
+    const auto disk = prepared_->copy();
     old_ = scenario_.load(*disk);
     const Operations operations = operations_on(*disk, -1, {});
     if (!save(operations)) throw std::runtime_error("the save fails without any fault");
@@ -91,7 +92,7 @@ class Enumeration {
   }
 
   void break_at(int rank, std::int64_t n, const Trouble& trouble) {
-    const auto disk = prepared();
+    const auto disk = prepared_->copy();
     FileFaults faults{n, trouble.kind, trouble.code, trouble.sticky};
     if (trouble.death) faults.at_fault = [&](std::int64_t) { disk->die(); };
     faults.at_failed_fsync = [&](int file) { disk->lose_changes_of(file); };
@@ -180,6 +181,7 @@ class Enumeration {
   const CrashScenario& scenario_;
   int random_states_;
   std::mt19937_64 random_;
+  std::unique_ptr<ModelDisk> prepared_;
   std::string old_, new_, later_, where_;
   CrashReport report_;
 };

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <iostream>
 
 #include "scratch_folder.hpp"
 #include "tiny_save.hpp"
@@ -23,6 +24,7 @@ flatshard_test::WithoutFsync unsynchronized;
 
 /// In a process of its own that kills itself just before its n-th file operation.
 int save_in_child(const CommitOptions& options, std::int64_t contents_of, std::int64_t n) {
+  std::cout.flush();  // or the child has it, too
   const pid_t child = ::fork();
   if (child == 0) {
     int status = failed;
