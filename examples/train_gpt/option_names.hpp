@@ -42,7 +42,8 @@ inline constexpr Choice<Precision> precisions[] = {
 inline constexpr Choice<Optimizer> optimizers[] = {
     {"adamw", Optimizer::adamw, "beta1 0.9, beta2 0.99, eps 1e-8"},
     {"sgd", Optimizer::sgd, "momentum 0.9"},
-    {"lion", Optimizer::lion, "beta1 0.9, beta2 0.99"}};
+    {"lion", Optimizer::lion, "beta1 0.9, beta2 0.99"},
+    {"adagrad", Optimizer::adagrad, "eps 1e-10"}};
 
 inline constexpr Choice<flatshard::Accumulation> accumulations[] = {
     {"running", flatshard::Accumulation::Running, "sum so far + next: no extra memory"},

@@ -31,7 +31,7 @@ enum class Precision {
   fp16_mixed,
   bf16_stochastic
 };
-enum class Optimizer { adamw, sgd, lion };
+enum class Optimizer { adamw, sgd, lion, adagrad };
 enum class Wrap { block, all, size };
 enum class Scaler { torch, deepspeed, constant };
 enum class StreamForm { inline_, threaded };

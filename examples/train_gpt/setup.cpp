@@ -15,6 +15,8 @@ flatshard::Optimizer make_optimizer(const Options& o) {
       return flatshard::AdamW{.lr = o.lr, .beta2 = 0.99, .weight_decay = o.weight_decay};
     case Optimizer::sgd:
       return flatshard::SGD{.lr = o.lr, .momentum = 0.9, .weight_decay = o.weight_decay};
+    case Optimizer::adagrad:
+      return flatshard::Adagrad{.lr = o.lr, .weight_decay = o.weight_decay};
     case Optimizer::lion:
       break;
   }

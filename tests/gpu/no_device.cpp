@@ -1,5 +1,5 @@
-// Linked into GPU tests: where there is no device, the program ends before main with the status that
-// Meson takes for "skipped".
+// Linked into GPU tests: where there is no device, the program ends before main with the status
+// that Meson takes for "skipped".
 #include <flatshard/core/cuda_device.hpp>
 
 #include <cstdio>

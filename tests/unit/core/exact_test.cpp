@@ -51,6 +51,22 @@ TEST_CASE_TEMPLATE("denormals, infinities and NaN are what they are", Real, floa
   CHECK(std::signbit(exact::mul(Real{-1}, Real{0})));
 }
 
+TEST_CASE("names for what is exact: denormals and zeros too") {
+  constexpr float smallest = std::numeric_limits<float>::denorm_min();
+  CHECK(exact::is_less(0.0F, smallest));
+  CHECK(exact::is_less(-smallest, 0.0F));
+  CHECK(!exact::is_less(-0.0F, 0.0F));
+  CHECK(!exact::is_less(NAN, 0.0F));
+  CHECK(exact::is_less(1.0, 1.0 + 0x1p-52));
+  CHECK(exact::negate(smallest) == -smallest);
+  CHECK(std::signbit(exact::negate(0.0F)));
+  CHECK(exact::negate(0.5) == -0.5);
+  CHECK(exact::to_float(1e-45) == smallest);
+  CHECK(exact::to_double(smallest) == 0x1p-149);
+  CHECK(exact::round_to<float>(1 + 0x1p-24) == 1.0F);  // half a place: to even
+  CHECK(exact::round_to<double>(1 + 0x1p-24) == 1 + 0x1p-24);
+}
+
 TEST_CASE("double operations: what a rounded result lost is at most half a place") {
   auto random = flatshard_test::generator();
   for (int i = 0; i < 10000; ++i) {

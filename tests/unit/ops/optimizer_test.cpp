@@ -102,8 +102,8 @@ std::vector<StepRow> rows_of(StepRowList<Types...>) {
 }
 
 TEST_CASE("every row is built for every optimizer, other rows are refused by name") {
-  for (const Optimizer& optimizer :
-       {Optimizer(AdamW{}), Optimizer(SGD{}), Optimizer(Lion{}), Optimizer(Adagrad{}), Optimizer(Descent{})}) {
+  for (const Optimizer& optimizer : {Optimizer(AdamW{}), Optimizer(SGD{}), Optimizer(Lion{}),
+                                     Optimizer(Adagrad{}), Optimizer(Descent{})}) {
     for (const StepRow& row : rows_of(StepRows{})) CHECK(bool(optimizer.host_step(row) != nullptr));
     StepRow row = plain;
     row.state = DType::Float8E5M2;
@@ -176,12 +176,12 @@ TEST_CASE("hyper-parameters out of range are refused by name and value") {
 }
 
 TEST_CASE("hyper-parameters are read and set by name; a functor may publish none") {
-  const Optimizer sgd = SGD{.lr = 0.25, .momentum = 0.5, .nesterov = true};
+  const SGD sgd{.lr = 0.25, .momentum = 0.5, .nesterov = true};
   const std::vector<HyperParameter> expected{{"lr", 0.25},     {"momentum", 0.5},
                                              {"dampening", 0}, {"weight_decay", 0},
                                              {"nesterov", 1},  {"maximize", 0}};
-  CHECK(sgd.hyper_parameters() == expected);
-  CHECK(Optimizer(SGD{}).with(expected).functor() == sgd.functor());
+  CHECK(Optimizer(sgd).hyper_parameters() == expected);
+  CHECK(functor_of<SGD>(Optimizer(SGD{}).with(expected)) == sgd);  // not the bytes between members
   CHECK(Optimizer(Lion{}).hyper_parameters().size() == 4);
   const std::vector<HyperParameter> changed{{"eps", 0.5}, {"beta1", 0.25}};
   CHECK(Optimizer(AdamW{}).with(changed).functor() ==
