@@ -16,8 +16,8 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 SOURCES = [
-    "json_events", "header", "header_handler", "header_reader", "header_writer", "index_handler", "shard_index",
-    "set_opener", "tensor_set",
+    "json_events", "header", "header_checks", "header_handler", "header_reader", "header_writer", "index_handler",
+    "shard_index", "set_opener", "tensor_set",
 ]  # fmt: skip
 TESTS = ["corpus", "header_reader", "header_writer", "shard_index", "tensor_set"]
 FEWEST = 80  # mutants; fewer: this script no longer finds the validations

@@ -60,6 +60,8 @@ class HeaderHandler final : public flatshard::detail::JsonHandler {
     UnknownKey
   };
 
+  static constexpr std::int64_t most_warnings = 100;
+
   bool skipping() const;
   void begin_tensor_or_metadata(std::string& key);
   void begin_field(const std::string& key);

@@ -50,8 +50,8 @@ void check_tensors(const Header& header, std::span<const std::byte> bytes) {
     const Bytes size = end - tensor.begin;
     require(size * 8 == elements_of(tensor.shape) * info(tensor.type).bits, "bytes fit the shape");
     require(header.find(tensor.name) == &tensor, "a tensor is found by its name");
-    for (const std::byte byte : data.subspan(static_cast<std::size_t>(tensor.begin),
-                                             static_cast<std::size_t>(size)))
+    for (const std::byte byte :
+         data.subspan(static_cast<std::size_t>(tensor.begin), static_cast<std::size_t>(size)))
       touched |= std::to_integer<unsigned>(byte);
   }
   require(touched < 256 && end == static_cast<Bytes>(data.size()), "tensors cover the data");

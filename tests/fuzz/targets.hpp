@@ -1,5 +1,5 @@
-// What is fuzzed. Each takes any bytes, lets only the reader's own exception pass unnoticed, and throws
-// std::logic_error when something accepted does not keep its promises.
+// What is fuzzed. Each takes any bytes, lets only the reader's own exception pass unnoticed, and
+// throws std::logic_error when something accepted does not keep its promises.
 #pragma once
 
 #include <cstddef>
