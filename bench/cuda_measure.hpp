@@ -81,6 +81,12 @@ class CudaBench {
   cudaEvent_t end_{};
 };
 
+/// Elements of a flat buffer, with a name for them.
+struct Size {
+  const char* name;
+  Elements count;
+};
+
 /// Prints one line per result.
 class Report {
  public:

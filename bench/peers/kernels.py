@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """PyTorch's kernels beside ours on the same GPU, as one table.
 
-Usage: kernels.py [OURS]    OURS: what `cuda_kernels --json` printed on this machine
+Usage: kernels.py [OURS]    OURS: what `cuda_kernels_bench --json` printed on this machine
 
 Prints a Markdown table: TB/s of both (the bytes that the work needs, the same for both), each as a
 share of our best copy, and their ratio. Times are medians of seven batches between two events.
