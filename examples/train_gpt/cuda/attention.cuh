@@ -2,7 +2,7 @@
 // Which attention kernel takes which heads, and in which tiles. Instantiated in one file per type,
 // because each takes its time to compile.
 #include "attention_launch.cuh"
-#include "attention_plain.cuh"
+#include "attention_plain_backward.cuh"
 #include "kernels.hpp"
 
 namespace train_gpt::gpu {
