@@ -21,12 +21,19 @@ missing() {
   "$@" >/dev/null 2>&1 || packages+=("$package")
 }
 
+# At least 1.9.2, the first that knows concepts.
+new_enough_doxygen() {
+  local version
+  version=$(doxygen --version) || return 1
+  [ "$(printf '%s\n' 1.9.2 "${version%% *}" | sort -V | head -n 1)" = 1.9.2 ]
+}
+
 has_file() { compgen -G "$1"; }
 
 find_missing() {
   packages=()
   if [ "$mode" = docs ]; then
-    missing doxygen command -v doxygen
+    missing doxygen new_enough_doxygen
     missing python3 command -v python3
     missing python3-venv python3 -c 'import ensurepip, venv'
     return
