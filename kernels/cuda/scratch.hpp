@@ -11,7 +11,10 @@
 namespace flatshard::cuda {
 
 /// Grows when a stream or a larger call is first seen; steady steps allocate nothing. What was
-/// outgrown is kept, because the device may still use it. Thread-safety: one thread.
+/// outgrown is kept, because the device may still use it. A stream must have no work left when it
+/// is destroyed: another one may get its handle, and with it its memory. Growing allocates, which a
+/// stream that is being captured forbids: run a step before capturing one. Thread-safety: one
+/// thread.
 class Scratch {
  public:
   /// Blocks of the first streams are allocated now.
