@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <numeric>
 
 namespace train_gpt {
@@ -50,11 +51,19 @@ double Throughput::seconds() const {
   return std::chrono::duration<double>(Clock::now() - start_).count();
 }
 
+void Throughput::issued() {
+  const Clock::time_point now = Clock::now();
+  between_issues_.push_back(now - last_issue_);
+  last_issue_ = now;
+}
+
 double Throughput::tokens_per_s() {
   const Clock::time_point now = Clock::now();
-  const double passed = std::chrono::duration<double>(now - last_).count();
-  last_ = now;
-  return static_cast<double>(tokens_per_step_) / std::max(passed, 1e-9);
+  const auto passed = std::max(now - last_report_, between_issues_.front());
+  last_report_ = now;
+  between_issues_.pop_front();
+  return static_cast<double>(tokens_per_step_) /
+         std::max(std::chrono::duration<double>(passed).count(), 1e-9);
 }
 
 double Throughput::seconds_left(std::int64_t done) const {

@@ -51,7 +51,10 @@ class Throughput {
   /// Steps that were made before are no measure of this run's speed.
   void start_after(std::int64_t steps) { before_ = steps; }
   double seconds() const;
-  /// Of the step that ends now, since the last call.
+  /// A step was issued; its report may come steps later, one per call.
+  void issued();
+  /// Of the step whose report came now: by the longer of the times since the report before and
+  /// between the two issues. Reports that come together at the end are no steps made in no time.
   double tokens_per_s();
   /// After `done` steps, at the mean speed so far.
   double seconds_left(std::int64_t done) const;
@@ -59,7 +62,8 @@ class Throughput {
  private:
   using Clock = std::chrono::steady_clock;
   std::int64_t steps_, tokens_per_step_, before_ = 0;
-  Clock::time_point start_ = Clock::now(), last_ = start_;
+  Clock::time_point start_ = Clock::now(), last_issue_ = start_, last_report_ = start_;
+  std::deque<Clock::duration> between_issues_;  // of steps without a report
 };
 
 }  // namespace train_gpt

@@ -38,6 +38,7 @@ class RankTraining {
     for (std::int64_t step = made; step < options_.steps; ++step) {
       run_step(step);
       reports_.push_back(trainer_->step());
+      if (reporter != nullptr) reporter->issued();
       if (reports_.size() > Worker::lag) report_oldest(reporter);
       checkpoints.after_step(step + 1);
     }

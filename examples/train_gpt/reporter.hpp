@@ -18,6 +18,7 @@ class Reporter {
 
   /// Steps that an earlier run has made.
   void start_after(std::int64_t steps) { throughput_.start_after(steps); }
+  void issued() { throughput_.issued(); }
   /// `worker` says what else there is to tell, from the step's tokens per second.
   template <class Worker>
   void add(double loss, const flatshard::StepReport& report, const Worker& worker) {

@@ -3,10 +3,12 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "option_error.hpp"
 #include "progress.hpp"
@@ -96,4 +98,18 @@ TEST_CASE("the recent loss is the mean of the last 20") {
   CHECK(recent.mean() == 0);
   for (int i = 0; i < 30; ++i) recent.add(i);
   CHECK(recent.mean() == doctest::Approx(19.5));
+}
+
+TEST_CASE("reports that come together are no steps made in no time") {
+  const std::int64_t tokens = 1000;
+  Throughput throughput{3, tokens};
+  for (int step = 0; step < 3; ++step) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    throughput.issued();
+  }
+  for (int step = 0; step < 3; ++step) {
+    const double speed = throughput.tokens_per_s();
+    CHECK(speed > 0);
+    CHECK(speed <= tokens / 0.020);
+  }
 }
