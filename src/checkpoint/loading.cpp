@@ -12,6 +12,8 @@ namespace flatshard::detail {
 
 namespace {
 
+constexpr std::size_t reads_ahead = 3;  // blocks that the system is asked for in advance
+
 Elements elements_of(const Engine& engine, const StateTensor& tensor) {
   return numel_of(shape_of_tensor(engine.model(), tensor));
 }
@@ -37,10 +39,32 @@ void Loading::run(SharedFailure& failure) {
   for (const Target& target : targets_) broadcast_tensor(target, failure);
 }
 
-void Loading::read_own_pieces(SharedFailure& failure) {
+std::vector<Loading::Read> Loading::own_reads() {
+  std::vector<Read> reads;
   for (const Target& target : targets_)
     for (const ShardPiece& piece : pieces_[target.tensor])
-      failure.run([&] { read_own(target, piece); });
+      for_each_block(piece.count, staging_.block_elements(target.source->dtype, piece.dtype),
+                     [&](Elements first, Elements count) {
+                       reads.push_back({&target, &piece, first, count});
+                     });
+  return reads;
+}
+
+/// While one block is digested and converted, the disk reads the next ones.
+void Loading::read_own_pieces(SharedFailure& failure) {
+  const std::vector<Read> reads = own_reads();
+  for (std::size_t next = 0; next < reads.size(); ++next)
+    failure.run([&] {
+      if (next == 0)
+        for (std::size_t k = 1; k < std::min(reads_ahead, reads.size()); ++k) announce(reads[k]);
+      if (next + reads_ahead < reads.size()) announce(reads[next + reads_ahead]);
+      read_own(reads[next]);
+    });
+}
+
+void Loading::announce(const Read& read) const {
+  const auto& set = sets_[static_cast<std::size_t>(read.target->source->set)];
+  expect_read(*set, *read.target->source, read.piece->first + read.first, read.count);
 }
 
 /// Of ranks that read the same elements one records them.
@@ -55,18 +79,16 @@ void Loading::record(const Target& target, Elements first, std::span<const std::
                       static_cast<Bytes>(bytes.size()), crc32c(bytes), 0});
 }
 
-void Loading::read_own(const Target& target, const ShardPiece& piece) {
-  const DType from = target.source->dtype, to = piece.dtype;
-  const auto& set = sets_[static_cast<std::size_t>(target.source->set)];
-  std::byte* base = address_of(engine_, piece);
-  for_each_block(
-      piece.count, staging_.block_elements(from, to), [&](Elements first, Elements count) {
-        std::byte* destination = base + first * size_of(to);
-        const std::span<std::byte> bytes = staging_.landing(destination, from, to, count);
-        read_elements(*set, *target.source, piece.first + first, bytes);
-        if (records(piece)) record(target, piece.first + first, bytes);
-        staging_.deliver(destination, from, to, count);
-      });
+void Loading::read_own(const Read& read) {
+  const Source& source = *read.target->source;
+  const DType from = source.dtype, to = read.piece->dtype;
+  const auto& set = sets_[static_cast<std::size_t>(source.set)];
+  std::byte* destination = address_of(engine_, *read.piece) + read.first * size_of(to);
+  const std::span<std::byte> bytes = staging_.landing(destination, from, to, read.count);
+  const Elements first = read.piece->first + read.first;
+  read_elements(*set, source, first, bytes);
+  if (records(*read.piece)) record(*read.target, first, bytes);
+  staging_.deliver(destination, from, to, read.count);
 }
 
 /// Rank 0 reads the tensor block by block, and every rank takes what it owns of it.

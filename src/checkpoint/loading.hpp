@@ -32,7 +32,15 @@ class Loading {
     const Source* source;
     int index;  // in the plan
   };
-  void read_own(const Target& target, const ShardPiece& piece);
+  /// One block of one piece.
+  struct Read {
+    const Target* target;
+    const ShardPiece* piece;
+    Elements first, count;  // within the piece
+  };
+  std::vector<Read> own_reads();
+  void announce(const Read& read) const;
+  void read_own(const Read& read);
   void read_own_pieces(SharedFailure& failure);
   void broadcast_tensor(const Target& target, SharedFailure& failure);
   void place(const Target& target, Elements first, Elements count);

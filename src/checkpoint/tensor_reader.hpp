@@ -13,4 +13,8 @@ namespace flatshard::detail {
 void read_elements(const safetensors::TensorSet& set, const Source& source, Elements first,
                    std::span<std::byte> into);
 
+/// Advice that the same will be read soon.
+void expect_read(const safetensors::TensorSet& set, const Source& source, Elements first,
+                 Elements count);
+
 }  // namespace flatshard::detail

@@ -62,4 +62,9 @@ void TensorSet::read(const StoredTensor& tensor, Bytes first, std::span<std::byt
   opened_[tensor.file].read(files_[tensor.file].header.data_begin + entry.begin + first, into);
 }
 
+void TensorSet::will_read(const StoredTensor& tensor, Bytes first, Bytes bytes) const {
+  const Bytes begin = files_[tensor.file].header.data_begin + tensor.entry->begin + first;
+  opened_[tensor.file].hint(FileHint::WillNeed, begin, bytes);
+}
+
 }  // namespace flatshard::safetensors

@@ -67,6 +67,8 @@ class TensorSet {
   void read(std::string_view name, Bytes first, std::span<std::byte> into) const;
   /// The same of a tensor that was looked up.
   void read(const StoredTensor& tensor, Bytes first, std::span<std::byte> into) const;
+  /// Advice: these bytes of the tensor will be read soon.
+  void will_read(const StoredTensor& tensor, Bytes first, Bytes bytes) const;
 
  private:
   TensorSet();

@@ -75,6 +75,7 @@ void check(const Resume& resume) {
   const Trained saved = train_part(first);
 
   Part second = part_of(resume, resume.after, resume.to);
+  second.options.seed = 0;  // the checkpoint's counts
   second.load = first.save;
   second.from = second.to = 2;
   CHECK(same_state(train_part(second), saved));  // bit for bit, in every case
@@ -96,20 +97,30 @@ auto any(std::mt19937_64& random, const Array& values) {
   return values[random() % values.size()];
 }
 
-TEST_CASE("resuming under any strategy and world size leaves the state of an unbroken run") {
-  auto random = flatshard_test::generator();
-  const bool all = std::getenv("FLATSHARD_TEST_EVERYTHING") != nullptr;
-  if (!all)
-    for (int round = 0; round < 40; ++round)
-      check({any(random, all_strategies), any(random, all_strategies), any(random, all_precisions),
-             static_cast<int>(random() % 3), any(random, worlds), any(random, worlds)});
-  for (const StrategyName before :
-       all ? std::span(all_strategies) : std::span<const StrategyName>())
+/// The full product, 44100 cases.
+std::vector<Resume> all_cases() {
+  std::vector<Resume> cases;
+  for (const StrategyName before : all_strategies)
     for (const StrategyName after : all_strategies)
       for (const PrecisionName precision : all_precisions)
         for (int optimizer = 0; optimizer < 3; ++optimizer)
           for (const int from : worlds)
-            for (const int to : worlds) check({before, after, precision, optimizer, from, to});
+            for (const int to : worlds)
+              cases.push_back({before, after, precision, optimizer, from, to});
+  return cases;
+}
+
+TEST_CASE("resuming under any strategy and world size leaves the state of an unbroken run") {
+  auto random = flatshard_test::generator();
+  const std::vector<Resume> cases = all_cases();
+  const char* every = std::getenv("FLATSHARD_TEST_EVERY");  // "1": all, "7": every seventh case
+  if (every == nullptr) {
+    for (int round = 0; round < 40; ++round) check(any(random, cases));
+    return;
+  }
+  const auto stride = static_cast<std::size_t>(std::max(1, std::atoi(every)));
+  for (std::size_t index = random() % stride; index < cases.size(); index += stride)
+    check(cases[index]);
 }
 
 TEST_CASE("every precision resumes at an equal world size under another strategy") {
