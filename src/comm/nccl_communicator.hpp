@@ -62,9 +62,6 @@ class NcclCommunicator final : public Communicator {
   Rank world_rank(Rank rank) const { return members_[static_cast<std::size_t>(rank)]; }
   const KernelTable& kernels() const { return session_->device().kernels(); }
 
-  /// Sends part `first + p * stride` of `send` to rank p and receives this rank's part of everybody
-  /// into the scratch; sources_[r] is then rank r's contribution.
-  void exchange_parts(const Issue& issue, const void* send, Elements part, bool sends_all);
   void sum_slices(const Issue& issue, const void* send, void* receive);
   void spread_slices(const Issue& issue, void* receive);
   void gather_all(const Issue& issue, const void* send);
