@@ -60,6 +60,8 @@ tests() {
   for name in $(programs "${TESTS:-}"); do
     check "test_$name" "${TEST_LIMIT:-300}" "$BUILD/tests/gpu/gpu_$name"
   done
+  [ -n "${TESTS:-}" ] || [ ! -x "$BUILD/examples/train_gpt" ] ||
+    check test_train_gpt_run "${TEST_LIMIT:-300}" python3 tests/gpu/train_gpt_run_test.py "$BUILD/examples/train_gpt"
   if [ -z "${TESTS:-}" ] && [ -x "$BUILD/examples/train_gpt" ]; then
     check test_train_gpt_run 300 python3 tests/gpu/train_gpt_run_test.py "$BUILD/examples/train_gpt"
   fi
