@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <string>
@@ -27,14 +26,18 @@ Entries decisive_options(const Options& o) {
           {"--clip", fmt::format("{}", o.clip)}};
 }
 
+/// Of a list of options; empty: it has none of that name.
+std::string value_of(const Entries& entries, const std::string& option) {
+  for (const auto& entry : entries)
+    if (entry.first == option) return entry.second;
+  return {};
+}
+
 void tell_differences(const Entries& saved, const Entries& now) {
-  for (const auto& [option, value] : now) {
-    const auto found = std::find_if(saved.begin(), saved.end(),
-                                    [&](const auto& entry) { return entry.first == option; });
-    if (found != saved.end() && found->second != value)
-      fmt::print(stderr, "train_gpt: going on with {} {}; the checkpoint was made with {}\n",
-                 option, value, found->second);
-  }
+  for (const auto& entry : now)
+    if (const std::string before = value_of(saved, entry.first); before != entry.second)
+      fmt::print(stderr, "train_gpt: going on with {} '{}'; the checkpoint was made with '{}'\n",
+                 entry.first, entry.second, before);
 }
 
 flatshard::SaveOptions save_options(const Options& options) {

@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-#include <mutex>
+#include <tuple>
 
 #include "checkpointing.hpp"
 #include "random.hpp"
@@ -186,20 +186,22 @@ TEST_CASE("options that cannot be meant are refused") {
 
 TEST_CASE("a failure of one rank fails the save on all with one message; training goes on") {
   const ScratchFolder folder;
-  for (const Writers writers : {Writers::EveryRank, Writers::RankZero}) {
+  for (const auto& [writers, failing, operation] :
+       {std::tuple(Writers::EveryRank, 2, 12), std::tuple(Writers::RankZero, 0, 12),
+        std::tuple(Writers::RankZero, 0, 45)}) {
     std::vector<std::string> messages(4);
-    const Rank failing = writers == Writers::EveryRank ? 2 : 0;
     Training training;
     training.world = 4;
     training.steps = 2;
-    training.hooks.after_step = [&](Trainer& trainer, Communicator& communicator, int step) {
+    training.hooks.after_step = [&, by = writers, who = failing, n = operation](
+                                    Trainer& trainer, Communicator& communicator, int step) {
       if (step != 0) return;
       FaultyFileOperations faulty(
           posix_file_operations(),
-          {.operation = communicator.rank() == failing ? 12 : 0, .code = 28, .sticky = true});
+          {.operation = communicator.rank() == who ? n : 0, .code = 28, .sticky = true});
       SaveOptions options;
       options.folder = folder / "run";
-      options.writers = writers;
+      options.writers = by;
       options.operations = &faulty;
       messages[static_cast<std::size_t>(communicator.rank())] =
           message_of([&] { save_checkpoint(trainer.engine(), options); });
