@@ -26,7 +26,7 @@ std::span<const std::byte> bytes(const std::vector<Element>& values) {
 TEST_CASE("the largest differences are those of a loop over doubles, at any address") {
   std::mt19937_64 generator = flatshard_test::generator(3);
   std::uniform_real_distribution<float> numbers(-2, 2);
-  for (const std::size_t count : {0, 1, 7, 1000}) {
+  for (const std::size_t count : std::initializer_list<std::size_t>{0, 1, 7, 1000}) {
     std::vector<float> a(count), b(count);
     Differences expected;
     for (std::size_t i = 0; i < count; ++i) {

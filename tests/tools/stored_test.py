@@ -154,6 +154,8 @@ def refuses(test):
     for command in (["inspect"], ["diff", "a.safetensors"], ["merge", "-o", "never.safetensors"]):
         test.expect(3, ["IncompleteBuffer"], *command, "cut.safetensors")
     test.check(not (test.folder / "never.safetensors").exists(), "a damaged input left an output")
+    write_file(test.folder / "a_float.safetensors", {"h.0.w": ("F32", [4, 4], bytes(64)), "ids": ("I64", [2], bytes(16))})
+    test.expect(2, ["'f4' is F4"], "plan", "a.safetensors")
     test.expect(3, ["No such file"], "verify", "missing.safetensors")
     test.expect(3, ["safetensors files: name one of them"], "inspect", ".")
     (test.folder / "kept.safetensors.partial").write_bytes(b"")
@@ -163,6 +165,13 @@ def refuses(test):
                       ["split", "a.safetensors", "-o", "x", "--shard-size", "0"],
                       ["convert", "a.safetensors", "-o", "x", "--dtype", "int8"]):
         test.expect(2, [], *arguments)
+    for option, value in (("--world", ""), ("--world", "-1"), ("--world", "2x"), ("--world", "99999999999999999999"),
+                          ("--link", "0"), ("--link", "inf"), ("--latency", "-1"), ("--tokens", "1.5"),
+                          ("--prefetch-forward", "1001"), ("--offload", "cpu")):
+        test.expect(2, [option], "plan", "--gpt", "1,8,8", option, value)
+    test.expect(2, ["--shard-size takes"], "split", "a.safetensors", "-o", "x", "--shard-size", "5XB")
+    test.expect(2, ["--shard-size takes"], "split", "a.safetensors", "-o", "x", "--shard-size", "99999999TB")
+    test.expect(0, ["  all "], "plan", "a_float.safetensors", "--world", "2")
     for command in ("inspect", "verify", "diff", "convert", "merge", "split", "translate", "plan"):
         test.expect(0, [f"Usage: flatshard {command}", "Exit codes: 0 done"], command, "--help")
 

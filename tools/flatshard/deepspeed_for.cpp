@@ -72,31 +72,31 @@ void note_rest(const Setting& setting, int stage, Equivalent& result) {
 }
 
 Value accelerate_file(const Setting& setting, int stage, const Devices& devices) {
-  Map config{{"gradient_accumulation_steps", "auto"},
-             {"gradient_clipping", "auto"},
-             {"offload_optimizer_device", devices.optimizer},
-             {"offload_param_device", devices.parameters},
-             {"zero3_init_flag", setting.rank0_loads && stage == 3}};
+  Map config = map_of({{"gradient_accumulation_steps", "auto"},
+                       {"gradient_clipping", "auto"},
+                       {"offload_optimizer_device", devices.optimizer},
+                       {"offload_param_device", devices.parameters},
+                       {"zero3_init_flag", setting.rank0_loads && stage == 3}});
   if (stage == 3) config.emplace_back("zero3_save_16bit_model", setting.whole_checkpoint);
   config.emplace_back("zero_stage", stage);
-  return launch_with(setting.launch, {{"distributed_type", "DEEPSPEED"},
-                                      {"deepspeed_config", std::move(config)},
-                                      {"mixed_precision", mixed_name(setting.mixed)}});
+  return launch_with(setting.launch, map_of({{"distributed_type", "DEEPSPEED"},
+                                             {"deepspeed_config", std::move(config)},
+                                             {"mixed_precision", mixed_name(setting.mixed)}}));
 }
 
 /// Groups are no key of Accelerate's: DeepSpeed's own file.
 Value own_file(const Setting& setting, const Devices& devices) {
-  Map zero{{"stage", 3}, {"mics_shard_size", *setting.group}};
-  const Value cpu{Map{{"device", "cpu"}}};
+  Map zero = map_of({{"stage", 3}, {"mics_shard_size", *setting.group}});
+  const Value cpu{map_of({{"device", "cpu"}})};
   if (devices.parameters == std::string("cpu")) zero.emplace_back("offload_param", cpu);
   if (devices.optimizer == std::string("cpu")) zero.emplace_back("offload_optimizer", cpu);
   zero.emplace_back("stage3_gather_16bit_weights_on_model_save", setting.whole_checkpoint);
-  Map file{{"train_micro_batch_size_per_gpu", "auto"},
-           {"gradient_accumulation_steps", "auto"},
-           {"gradient_clipping", "auto"},
-           {"bf16", Map{{"enabled", setting.mixed == Mixed::Bf16}}},
-           {"fp16", Map{{"enabled", setting.mixed == Mixed::Fp16}}},
-           {"zero_optimization", std::move(zero)}};
+  Map file = map_of({{"train_micro_batch_size_per_gpu", "auto"},
+                     {"gradient_accumulation_steps", "auto"},
+                     {"gradient_clipping", "auto"},
+                     {"bf16", map_of({{"enabled", setting.mixed == Mixed::Bf16}})},
+                     {"fp16", map_of({{"enabled", setting.mixed == Mixed::Fp16}})},
+                     {"zero_optimization", std::move(zero)}});
   return file;
 }
 

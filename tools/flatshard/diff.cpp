@@ -152,7 +152,7 @@ Value number_value(double number) {
 }
 
 Value value_of(const Finding& finding) {
-  Map map{{"name", finding.name}, {"verdict", word_of(finding.verdict)}};
+  Map map = map_of({{"name", finding.name}, {"verdict", word_of(finding.verdict)}});
   if (finding.a != nullptr) map.emplace_back("a", kind_of(*finding.a));
   if (finding.b != nullptr) map.emplace_back("b", kind_of(*finding.b));
   if (!has_numbers(finding)) return map;
@@ -179,8 +179,9 @@ Outcome run_diff(const DiffRequest& request) {
   }
   const int code = equal == total ? success : differs;
   if (request.json)
-    return {write_json(Map{{"tensors", total}, {"equal", equal}, {"differing", std::move(list)}}),
-            code};
+    return {
+        write_json(map_of({{"tensors", total}, {"equal", equal}, {"differing", std::move(list)}})),
+        code};
   return {text + fmt::format("{} of {} tensors are equal bit for bit\n", equal, total), code};
 }
 

@@ -2,6 +2,7 @@
 
 #include <flatshard/tensor/convert.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -72,6 +73,21 @@ void add(long double a, long double b, Differences& differences) {
   differences.relative = std::max(differences.relative, relative);
 }
 
+/// How many finite elements became infinite or NaN; integers are not converted.
+template <class From, class To>
+std::int64_t convert_elements(const std::byte* from, std::size_t count, std::byte* to) {
+  std::int64_t overflows = 0;
+  if constexpr (!std::is_integral_v<From> && !std::is_integral_v<To>) {
+    for (std::size_t i = 0; i < count; ++i) {
+      const double value = flatshard::to_double(element<From>(from, i));
+      const To result = flatshard::from_double<To>(value);
+      overflows += std::isfinite(value) && !std::isfinite(flatshard::to_double(result));
+      std::memcpy(to + i * sizeof(To), &result, sizeof(To));
+    }
+  }
+  return overflows;
+}
+
 }  // namespace
 
 void compare(DType dtype_a, std::span<const std::byte> a, DType dtype_b,
@@ -91,14 +107,7 @@ std::int64_t convert(DType dtype_from, std::span<const std::byte> from, DType dt
   const std::size_t count = from.size() / static_cast<std::size_t>(flatshard::size_of(dtype_from));
   with_type(dtype_from, [&]<class From>(From) {
     with_type(dtype_to, [&]<class To>(To) {
-      if constexpr (!std::is_integral_v<From> && !std::is_integral_v<To>) {
-        for (std::size_t i = 0; i < count; ++i) {
-          const double value = flatshard::to_double(element<From>(from.data(), i));
-          const To result = flatshard::from_double<To>(value);
-          overflows += std::isfinite(value) && !std::isfinite(flatshard::to_double(result));
-          std::memcpy(to.data() + i * sizeof(To), &result, sizeof(To));
-        }
-      }
+      overflows = convert_elements<From, To>(from.data(), count, to.data());
     });
   });
   return overflows;

@@ -72,7 +72,7 @@ void note_rest(const Setting& setting, std::vector<Note>& notes) {
 
 Map own_keys(const Setting& setting, bool version_2) {
   const bool offloads = setting.parameters != Place::Device || setting.optimizer != Place::Device;
-  Map fsdp{{"fsdp_auto_wrap_policy", "TRANSFORMER_BASED_WRAP"}};
+  Map fsdp = map_of({{"fsdp_auto_wrap_policy", "TRANSFORMER_BASED_WRAP"}});
   const auto add = [&](const char* key, Value value) { fsdp.emplace_back(key, std::move(value)); };
   if (!version_2)
     add("fsdp_backward_prefetch",
@@ -102,15 +102,15 @@ Equivalent fsdp_for(const Setting& setting) {
   note_strategy(setting, version_2, result.notes);
   note_places(setting, result.notes);
   note_rest(setting, result.notes);
-  Map changed{{"distributed_type", "FSDP"},
-              {"fsdp_config", own_keys(setting, version_2)},
-              {"mixed_precision", mixed_name(setting.mixed)}};
+  Map changed = map_of({{"distributed_type", "FSDP"},
+                        {"fsdp_config", own_keys(setting, version_2)},
+                        {"mixed_precision", mixed_name(setting.mixed)}});
   if (setting.world) changed.emplace_back("num_processes", *setting.world);
   if (version_2)
     changed.emplace_back(
         "parallelism_config",
-        Map{{"parallelism_config_dp_replicate_size", *setting.world / *setting.group},
-            {"parallelism_config_dp_shard_size", *setting.group}});
+        map_of({{"parallelism_config_dp_replicate_size", *setting.world / *setting.group},
+                {"parallelism_config_dp_shard_size", *setting.group}}));
   result.text = write_yaml(launch_with(setting.launch, changed));
   return result;
 }

@@ -15,12 +15,15 @@ using Text = std::back_insert_iterator<std::string>;
 
 Value checkpoint_value(const flatshard::FoundCheckpoint& found) {
   const flatshard::Manifest& manifest = found.manifest;
-  Map map{{"step", manifest.step},         {"save_id", manifest.save_id},
-          {"library", manifest.library},   {"world", manifest.world},
-          {"strategy", manifest.strategy}, {"precision", manifest.precision}};
+  Map map = map_of({{"step", manifest.step},
+                    {"save_id", manifest.save_id},
+                    {"library", manifest.library},
+                    {"world", manifest.world},
+                    {"strategy", manifest.strategy},
+                    {"precision", manifest.precision}});
   if (manifest.optimizer)
-    map.emplace_back("optimizer", Map{{"name", manifest.optimizer->name},
-                                      {"updates", manifest.optimizer->time}});
+    map.emplace_back("optimizer", map_of({{"name", manifest.optimizer->name},
+                                          {"updates", manifest.optimizer->time}}));
   Map user, ties;
   for (const auto& [key, value] : manifest.user) user.emplace_back(key, value);
   for (const auto& [alias, owner] : manifest.ties) ties.emplace_back(alias, owner);
@@ -31,12 +34,12 @@ Value checkpoint_value(const flatshard::FoundCheckpoint& found) {
 
 Value tensor_value(const TensorEntry& entry, flatshard::Bytes data_begin) {
   List shape(entry.shape.begin(), entry.shape.end());
-  return Map{{"name", entry.name},
-             {"dtype", safetensors::name_of(entry.type)},
-             {"shape", std::move(shape)},
-             {"elements", safetensors::elements_of(entry.shape)},
-             {"bytes", entry.end - entry.begin},
-             {"offset", data_begin + entry.begin}};
+  return map_of({{"name", entry.name},
+                 {"dtype", safetensors::name_of(entry.type)},
+                 {"shape", std::move(shape)},
+                 {"elements", safetensors::elements_of(entry.shape)},
+                 {"bytes", entry.end - entry.begin},
+                 {"offset", data_begin + entry.begin}});
 }
 
 Value file_value(const Part& part, const safetensors::StoredFile& file) {
@@ -45,12 +48,12 @@ Value file_value(const Part& part, const safetensors::StoredFile& file) {
   List tensors;
   for (const TensorEntry& entry : file.header.tensors)
     tensors.push_back(tensor_value(entry, file.header.data_begin));
-  return Map{{"part", part.name},
-             {"name", file.name},
-             {"bytes", file.header.file_bytes},
-             {"header_bytes", file.header.data_begin},
-             {"metadata", std::move(metadata)},
-             {"tensors", std::move(tensors)}};
+  return map_of({{"part", part.name},
+                 {"name", file.name},
+                 {"bytes", file.header.file_bytes},
+                 {"header_bytes", file.header.data_begin},
+                 {"metadata", std::move(metadata)},
+                 {"tensors", std::move(tensors)}});
 }
 
 std::string json_text(const Source& source) {
@@ -63,12 +66,12 @@ std::string json_text(const Source& source) {
   }
   for (const std::string& warning : source.warnings()) warnings.emplace_back(warning);
   return write_json(
-      Map{{"path", source.path},
-          {"checkpoint", source.checkpoint ? checkpoint_value(*source.checkpoint) : Value()},
-          {"files", std::move(files)},
-          {"tensors", tensors},
-          {"bytes", source.bytes()},
-          {"warnings", std::move(warnings)}});
+      map_of({{"path", source.path},
+              {"checkpoint", source.checkpoint ? checkpoint_value(*source.checkpoint) : Value()},
+              {"files", std::move(files)},
+              {"tensors", tensors},
+              {"bytes", source.bytes()},
+              {"warnings", std::move(warnings)}}));
 }
 
 void print_checkpoint(Text out, const flatshard::FoundCheckpoint& found) {

@@ -1,14 +1,16 @@
 #include <fmt/format.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "error.hpp"
+#include "printable.hpp"
 #include "value.hpp"
 
 namespace flatshard_tool {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::json;
 constexpr std::size_t most_levels = 100;
 
 /// Builds a Value from the events of the parser.
@@ -74,32 +76,99 @@ class Builder {
   std::vector<Value*> open_;  // the root, then the maps and lists that are not yet closed
 };
 
-Json to_json(const Value& value) {
-  return std::visit(
-      [](const auto& data) -> Json {
-        using Data = std::decay_t<decltype(data)>;
-        if constexpr (std::is_same_v<Data, std::monostate>) {
-          return nullptr;
-        } else if constexpr (std::is_same_v<Data, List>) {
-          Json list = Json::array();
-          for (const Value& entry : data) list.push_back(to_json(entry));
-          return list;
-        } else if constexpr (std::is_same_v<Data, Map>) {
-          Json map = Json::object();
-          for (const auto& [key, entry] : data) map.push_back({key, to_json(entry)});
-          return map;
-        } else {
-          return data;
-        }
-      },
-      value.data);
+void write_text(std::string& out, std::string_view text) {
+  out += '"';
+  while (!text.empty()) {
+    const Character character = first_character(text);
+    const std::size_t bytes = character.bytes == 0 ? 1 : character.bytes;
+    if (character.bytes == 0)
+      out += "\xef\xbf\xbd";  // U+FFFD: what is no UTF-8 cannot be in JSON
+    else if (character.code == '"' || character.code == '\\')
+      out.append(1, '\\').append(1, text[0]);
+    else if (character.code < 0x20)
+      out += fmt::format("\\u{:04x}", static_cast<unsigned>(character.code));
+    else
+      out.append(text.substr(0, bytes));
+    text.remove_prefix(bytes);
+  }
+  out += '"';
 }
 
-std::string dump(const Value& value, int indent) {
-  return to_json(value).dump(indent, ' ', false, Json::error_handler_t::replace);
+/// Writes a tree: on one line, or indented.
+class Writer {
+ public:
+  explicit Writer(bool indents) : indents_(indents) {}
+
+  void write(const Value& value, int level) {
+    if (const Map* map = value.map()) return write_map(*map, level);
+    if (const List* list = value.list()) return write_list(*list, level);
+    if (const std::string* text = value.text()) return write_text(out_, *text);
+    if (const bool* flag = value.boolean())
+      out_ += *flag ? "true" : "false";
+    else if (const std::int64_t* integer = value.integer())
+      out_ += std::to_string(*integer);
+    else if (const double* number = value.number())
+      write_number(*number);
+    else
+      out_ += "null";
+  }
+  std::string take() { return std::move(out_); }
+
+ private:
+  /// The shortest that reads back as the same double, and as a double; JSON has no infinities.
+  void write_number(double number) {
+    const std::string text = std::isfinite(number) ? fmt::format("{}", number) : "null";
+    out_ += text;
+    if (text.find_first_of(".en") == std::string::npos) out_ += ".0";
+  }
+  void write_map(const Map& map, int level) {
+    out_ += '{';
+    for (std::size_t i = 0; i < map.size(); ++i) {
+      begin_entry(i, level);
+      write_text(out_, map[i].first);
+      out_ += indents_ ? ": " : ":";
+      write(map[i].second, level + 1);
+    }
+    end(map.empty(), level, '}');
+  }
+  void write_list(const List& list, int level) {
+    out_ += '[';
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      begin_entry(i, level);
+      write(list[i], level + 1);
+    }
+    end(list.empty(), level, ']');
+  }
+  void begin_entry(std::size_t index, int level) {
+    if (index > 0) out_ += ',';
+    break_line(level + 1);
+  }
+  void end(bool empty, int level, char bracket) {
+    if (!empty) break_line(level);
+    out_ += bracket;
+  }
+  void break_line(int level) {
+    if (indents_) out_.append(1, '\n').append(static_cast<std::size_t>(2 * level), ' ');
+  }
+
+  bool indents_;
+  std::string out_;
+};
+
+std::string dump(const Value& value, bool indents) {
+  Writer writer(indents);
+  writer.write(value, 0);
+  return writer.take();
 }
 
 }  // namespace
+
+Map map_of(std::initializer_list<Entry> entries) {
+  Map map;
+  map.reserve(entries.size());
+  for (const Entry& entry : entries) map.emplace_back(entry.key, entry.value);
+  return map;
+}
 
 const Value* find(const Map& map, std::string_view key) {
   for (const auto& [name, value] : map)
@@ -107,9 +176,9 @@ const Value* find(const Map& map, std::string_view key) {
   return nullptr;
 }
 
-std::string to_string(const Value& value) { return dump(value, -1); }
+std::string to_string(const Value& value) { return dump(value, false); }
 
-std::string write_json(const Value& value) { return dump(value, 2) + "\n"; }
+std::string write_json(const Value& value) { return dump(value, true) + "\n"; }
 
 Value parse_json(std::string_view text, const std::string& source) {
   Builder builder(source);

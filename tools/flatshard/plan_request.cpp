@@ -48,10 +48,11 @@ constexpr std::array<Choice<flatshard::PrecisionTraits>, 9> precisions{{
     {"bf16_stochastic", roles<precision::Bf16Stochastic>},
 }};
 
-constexpr std::array<Choice<std::size_t>, 3> optimizers{{
+constexpr std::array<Choice<std::size_t>, 4> optimizers{{
     {"adamw", flatshard::AdamW::state_names.size()},
     {"sgd", flatshard::SGD::state_names.size()},
     {"lion", flatshard::Lion::state_names.size()},
+    {"adagrad", flatshard::Adagrad::state_names.size()},
 }};
 
 constexpr std::array<Choice<flatshard::Accumulation>, 2> accumulations{

@@ -7,13 +7,11 @@
 namespace flatshard_tool {
 namespace {
 
-/// A character at the front of `text`: how many bytes it has, 0 when it is no UTF-8.
-struct Character {
-  std::size_t bytes;
-  char32_t code;
-};
+bool is_control(char32_t code) { return code < 0x20 || (code >= 0x7f && code < 0xa0); }
 
-Character first_of(std::string_view text) {
+}  // namespace
+
+Character first_character(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned lead = byte(0);
   const std::size_t bytes = lead < 0x80   ? 1
@@ -33,14 +31,10 @@ Character first_of(std::string_view text) {
   return {valid ? bytes : 0, code};
 }
 
-bool is_control(char32_t code) { return code < 0x20 || (code >= 0x7f && code < 0xa0); }
-
-}  // namespace
-
 std::string printable(std::string_view text) {
   std::string safe;
   while (!text.empty()) {
-    const Character character = first_of(text);
+    const Character character = first_character(text);
     const std::size_t bytes = character.bytes == 0 ? 1 : character.bytes;
     if (character.bytes == 0)
       safe += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[0]));

@@ -3,6 +3,7 @@
 
 #include "error.hpp"
 #include "known_keys.hpp"
+#include "read_optimizer.hpp"
 #include "read_zero.hpp"
 #include "section.hpp"
 #include "setting.hpp"
@@ -166,55 +167,6 @@ void read_types(Section& file, Setting& setting) {
   if (setting.mixed != Mixed::No && accumulate.value_or(computed) != Type::Float32)
     setting.note(other, "data_types.grad_accum_dtype",
                  "gradients of micro-steps are added in 16 bits there, in fp32 here.");
-}
-
-std::string number_text(double number) { return fmt::format("{}", number); }
-
-/// The functor and its hyper-parameters, for the types that are built.
-void read_optimizer(Section& file, Setting& setting) {
-  std::optional<Section> optimizer = file.section("optimizer");
-  if (!optimizer) return;
-  const std::string type = optimizer->text("type").value_or("");
-  if (type.empty()) optimizer->fail("type", "is missing");
-  optimizer->skip("legacy_fusion");
-  std::optional<Section> params = optimizer->section("params");
-  optimizer->expect_all_read();
-  const Value empty{Map{}};
-  Section p = params ? *params : Section(empty, setting.source, "optimizer.params");
-  const bool adam_w = p.boolean("adam_w_mode").value_or(true);
-  p.skip("torch_adam");
-  p.skip("bias_correction");
-  std::string code;
-  const auto add = [&](const char* name, const std::optional<double>& value) {
-    if (value)
-      code += fmt::format("{}.{} = {}", code.empty() ? "" : ", ", name, number_text(*value));
-  };
-  add("lr", p.number("lr"));
-  if (const Value* betas = p.value("betas"); betas != nullptr && !p.is_auto("betas")) {
-    const List* list = betas->list();
-    if (list == nullptr || list->size() != 2) p.fail("betas", "must be two numbers");
-    for (int i = 0; i < 2; ++i) {
-      const Value& beta = (*list)[static_cast<std::size_t>(i)];
-      if (beta.number() == nullptr || *beta.number() < 0 || *beta.number() >= 1)
-        p.fail("betas", "must be two numbers in [0, 1), not " + to_string(*betas));
-      add(i == 0 ? "beta1" : "beta2", *beta.number());
-    }
-  }
-  add("eps", p.number("eps"));
-  add("momentum", p.number("momentum"));
-  add("weight_decay", p.number("weight_decay"));
-  const bool adam = type == "AdamW" || type == "FusedAdam" || type == "CPUAdam" ||
-                    type == "DeepSpeedCPUAdam" || (type == "Adam" && adam_w);
-  const char* name = adam ? "AdamW" : type == "Lion" ? "Lion" : type == "SGD" ? "SGD" : nullptr;
-  if (name != nullptr) {
-    p.expect_all_read();
-    setting.optimizer_code = fmt::format("flatshard::{}{{{}}}", name, code);
-    if (type == "Adam")
-      setting.note(other, "optimizer.type", "DeepSpeed's Adam decays weights as AdamW does.");
-    return;
-  }
-  setting.note(none, "optimizer.type",
-               type + " is not built in: write it as a functor where it works element by element.");
 }
 
 void read_batch(Section& file, Setting& setting) {

@@ -102,11 +102,11 @@ Map device_bytes(const Plan& plan) {
 List traffic_list(const Plan& plan) {
   List list;
   for (const flatshard::Traffic& entry : flatshard::traffic(plan, plan.max_micro_steps))
-    list.push_back(Map{{"what", entry.what},
-                       {"collective", entry.collective},
-                       {"over", entry.over},
-                       {"calls", entry.calls},
-                       {"bytes", entry.bytes}});
+    list.push_back(map_of({{"what", entry.what},
+                           {"collective", entry.collective},
+                           {"over", entry.over},
+                           {"calls", entry.calls},
+                           {"bytes", entry.bytes}}));
   return list;
 }
 
@@ -114,22 +114,23 @@ std::string json_text(const PlanQuestion& question, const Plan& plan) {
   Map times;
   for (const auto& [name, seconds] : times_of(plan, question.rates))
     times.emplace_back(name, seconds);
-  return write_json(Map{{"strategy", question.strategy},
-                        {"precision", question.precision},
-                        {"offload", question.offload},
-                        {"optimizer", question.optimizer},
-                        {"world", plan.world},
-                        {"shard_group", plan.shard_group},
-                        {"replicas", plan.replicas},
-                        {"secondary_group", plan.secondary_group},
-                        {"micro_steps", plan.max_micro_steps},
-                        {"trainable_elements", elements_of(plan, true)},
-                        {"frozen_elements", elements_of(plan, false)},
-                        {"units", static_cast<std::int64_t>(plan.units.size())},
-                        {"bytes", Map{{"device", plan.arena_bytes}, {"host", 0}, {"nvme", 0}}},
-                        {"device_roles", device_bytes(plan)},
-                        {"traffic", traffic_list(plan)},
-                        {"seconds", std::move(times)}});
+  return write_json(
+      map_of({{"strategy", question.strategy},
+              {"precision", question.precision},
+              {"offload", question.offload},
+              {"optimizer", question.optimizer},
+              {"world", plan.world},
+              {"shard_group", plan.shard_group},
+              {"replicas", plan.replicas},
+              {"secondary_group", plan.secondary_group},
+              {"micro_steps", plan.max_micro_steps},
+              {"trainable_elements", elements_of(plan, true)},
+              {"frozen_elements", elements_of(plan, false)},
+              {"units", static_cast<std::int64_t>(plan.units.size())},
+              {"bytes", map_of({{"device", plan.arena_bytes}, {"host", 0}, {"nvme", 0}})},
+              {"device_roles", device_bytes(plan)},
+              {"traffic", traffic_list(plan)},
+              {"seconds", std::move(times)}}));
 }
 
 }  // namespace

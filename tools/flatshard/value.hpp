@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -38,6 +39,15 @@ struct Value {
   const Map* map() const { return std::get_if<Map>(&data); }
   friend bool operator==(const Value&, const Value&) = default;
 };
+
+/// For map_of.
+struct Entry {
+  std::string_view key;
+  Value value;
+};
+
+/// A map of these entries. (Pairs written out one by one take seconds to compile.)
+Map map_of(std::initializer_list<Entry> entries);
 
 /// The entry of that key; nullptr when there is none.
 const Value* find(const Map& map, std::string_view key);
