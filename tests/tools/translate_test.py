@@ -2,7 +2,9 @@
 """flatshard translate: every configuration of configurations/ gives the text beside it, what cannot be
 meant is named, and a translation of a translation asks for the same.
 
-Usage: translate_test.py FLATSHARD | translate_test.py --update FLATSHARD (writes the texts)
+The types that this version has are compiled as they are printed.
+
+Usage: translate_test.py FLATSHARD INCLUDE COMPILER... | translate_test.py --update FLATSHARD (writes the texts)
 """
 import pathlib
 import re
@@ -144,13 +146,28 @@ def faults_of_files(flatshard):
         yield f"--mixed-precision: {asked.stdout}{asked.stderr}"
 
 
+def faults_of_code(include, compiler, folder):
+    program = "#include <flatshard/flatshard.hpp>\n"
+    for number, path in enumerate(CONFIGURATIONS):
+        code = path.with_name(path.name + ".expected").read_text().split("\nflatshard\n")[1].split("\nDtypes")[0]
+        if "offload::None" in code:
+            program += f"void f{number}(flatshard::Communicator& communicator, const flatshard::Model& model) {{\n{code}}}\n"
+    (folder / "printed.cpp").write_text(program)
+    command = [*compiler, "-std=c++20", "-fsyntax-only", "-I", include, folder / "printed.cpp"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    if done.returncode or program.count("Trainer trainer") < 5:
+        yield f"what is printed does not compile: {done.stderr}"
+
+
 def main():
     update = sys.argv[1] == "--update"
-    flatshard = str(pathlib.Path(sys.argv[-1]).resolve())
+    flatshard = str(pathlib.Path(sys.argv[2 if update else 1]).resolve())
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         faults = [*faults_of_texts(flatshard, update), *faults_of_bad_files(flatshard, folder),
                   *faults_of_return(flatshard, folder), *faults_of_files(flatshard)]
+        if not update:
+            faults += faults_of_code(sys.argv[2], sys.argv[3:], folder)
     print(*faults, sep="\n")
     print(f"{len(CONFIGURATIONS)} configurations, {len(BAD)} refusals, {len(faults)} faults")
     sys.exit(1 if faults else 0)
