@@ -6,6 +6,7 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -26,18 +27,18 @@ Entries decisive_options(const Options& o) {
           {"--clip", fmt::format("{}", o.clip)}};
 }
 
-/// Of a list of options; empty: it has none of that name.
-std::string value_of(const Entries& entries, const std::string& option) {
+/// Of an option in a list; none: it is not there.
+std::optional<std::string> value_of(const Entries& entries, const std::string& option) {
   for (const auto& entry : entries)
     if (entry.first == option) return entry.second;
-  return {};
+  return std::nullopt;
 }
 
 void tell_differences(const Entries& saved, const Entries& now) {
   for (const auto& entry : now)
-    if (const std::string before = value_of(saved, entry.first); before != entry.second)
+    if (const auto before = value_of(saved, entry.first); before && *before != entry.second)
       fmt::print(stderr, "train_gpt: going on with {} '{}'; the checkpoint was made with '{}'\n",
-                 entry.first, entry.second, before);
+                 entry.first, entry.second, *before);
 }
 
 flatshard::SaveOptions save_options(const Options& options) {
