@@ -147,6 +147,20 @@ def splits_and_merges(test, tensors):
     test.check(not left, f"left behind: {left}")
 
 
+def handles_many_parts(test):
+    """Tensors beyond the buffers of diff and of writing, and an index of another name."""
+    content = bytearray(random.Random(SEED).randbytes((8 << 20) + 5))
+    write_file(test.folder / "large_a.safetensors", {"x": ("U8", [len(content)], bytes(content))})
+    test.expect(0, [], "convert", "large_a.safetensors", "-o", "large_b.safetensors")
+    test.check(read_file(test.folder / "large_b.safetensors")[0]["x"][2] == bytes(content), "a large copy differs")
+    content[0] ^= 1
+    write_file(test.folder / "large_b.safetensors", {"x": ("U8", [len(content)], bytes(content))})
+    test.expect(1, ["x: values differ, 1 of"], "diff", "large_a.safetensors", "large_b.safetensors")
+    (test.folder / "set").rename(test.folder / "odd")
+    (test.folder / "odd/model.safetensors.index.json").rename(test.folder / "odd/other.safetensors.index.json")
+    test.expect(0, ["7 of 7"], "diff", "odd", "merged.safetensors")
+
+
 def refuses(test):
     content = (test.folder / "a.safetensors").read_bytes()
     (test.folder / "cut.safetensors").write_bytes(content[:-1])
@@ -203,6 +217,7 @@ def main():
         differs(test, tensors)
         converts(test, numbers, tensors)
         splits_and_merges(test, tensors)
+        handles_many_parts(test)
         refuses(test)
         full_device(test)
         agrees_with_corpus(test)
