@@ -10,20 +10,7 @@
 
 namespace flatshard {
 
-namespace {
-
-using detail::SaveLayout;
-using detail::WriteJob;
-
-constexpr Elements block_of(const WriteJob& job, Bytes block_bytes) {
-  return std::max<Elements>(1, block_bytes / size_of(job.into.dtype));
-}
-
-Bytes sum_of(const std::vector<WriteJob>& jobs) {
-  Bytes sum = 0;
-  for (const WriteJob& job : jobs) sum += job.bytes();
-  return sum;
-}
+namespace detail {
 
 /// A thread that does one thing and keeps what it throws. join() rethrows it.
 class Background {
@@ -53,6 +40,23 @@ class Background {
   std::exception_ptr error_;  // of the thread, read after join
   std::thread thread_;
 };
+
+}  // namespace detail
+
+namespace {
+
+using detail::SaveLayout;
+using detail::WriteJob;
+
+constexpr Elements block_of(const WriteJob& job, Bytes block_bytes) {
+  return std::max<Elements>(1, block_bytes / size_of(job.into.dtype));
+}
+
+Bytes sum_of(const std::vector<WriteJob>& jobs) {
+  Bytes sum = 0;
+  for (const WriteJob& job : jobs) sum += job.bytes();
+  return sum;
+}
 
 }  // namespace
 
@@ -109,7 +113,7 @@ class AsyncSaver::Parts {
   detail::Staging staging_;
   Buffer snapshot_;
   std::unique_ptr<Save> save_;
-  Background background_;  // last: it ends before what it uses
+  detail::Background background_;  // last: it ends before what it uses
 };
 
 void AsyncSaver::Parts::begin(const std::vector<std::pair<std::string, std::string>>& user) {

@@ -14,7 +14,7 @@ namespace {
 
 // One line per member, tensor and file, so that two manifests can be compared by eye and by diff.
 
-std::string quoted(std::string_view text) {
+std::string json_string(std::string_view text) {
   std::string json;
   detail::append_json_string(json, text);
   return json;
@@ -44,8 +44,9 @@ std::string list(const char* open, const Range& range, const char* separator, co
 
 template <class Pairs, class Write>
 std::string object(const Pairs& pairs, const char* separator, Write write) {
-  return list("{", pairs, separator, "}",
-              [&](const auto& pair) { return quoted(pair.first) + ": " + write(pair.second); });
+  return list("{", pairs, separator, "}", [&](const auto& pair) {
+    return json_string(pair.first) + ": " + write(pair.second);
+  });
 }
 
 std::string number(std::int64_t value) { return std::to_string(value); }
@@ -57,7 +58,7 @@ std::string json_of(const OptimizerRecord& optimizer) {
   return fmt::format(
       "{{\n    \"name\": {},\n    \"states\": {},\n    \"groups\": {},\n    \"time\": {},\n"
       "    \"times\": {}\n  }}",
-      quoted(optimizer.name), list("[", optimizer.states, ", ", "]", quoted),
+      json_string(optimizer.name), list("[", optimizer.states, ", ", "]", json_string),
       list("[", optimizer.groups, ",\n               ", "]",
            [](const HyperParameters& group) { return json_of(group); }),
       optimizer.time, object(optimizer.times, ",\n              ", number));
@@ -86,14 +87,15 @@ std::string json_of(const LossScaler& scaler) {
 
 std::string json_of(const TensorDigest& tensor) {
   return fmt::format(R"({{"name": {}, "dtype": {}, "shape": {}, "crc32c": {}}})",
-                     quoted(tensor.name), quoted(tensor.dtype),
+                     json_string(tensor.name), json_string(tensor.dtype),
                      list("[", tensor.shape, ", ", "]", number), hexadecimal(tensor.crc32c));
 }
 
 std::string json_of(const FileDigest& file) {
   return fmt::format(
              R"({{"name": {}, "bytes": {}, "header_bytes": {}, "header_crc32c": {}, "tensors": )",
-             quoted(file.name), file.bytes, file.header_bytes, hexadecimal(file.header_crc32c)) +
+             json_string(file.name), file.bytes, file.header_bytes,
+             hexadecimal(file.header_crc32c)) +
          list("[\n      ", file.tensors, ",\n      ", "]}",
               [](const TensorDigest& tensor) { return json_of(tensor); });
 }
@@ -109,19 +111,20 @@ std::string library_version() {
 
 std::string members_of(const Manifest& manifest) {
   std::string text = "{";
-  append(text, "format", quoted(detail::manifest_format));
+  append(text, "format", json_string(detail::manifest_format));
   append(text, "version", number(manifest.version));
-  append(text, "library", quoted(manifest.library.empty() ? library_version() : manifest.library));
-  append(text, "save_id", quoted(manifest.save_id));
+  append(text, "library",
+         json_string(manifest.library.empty() ? library_version() : manifest.library));
+  append(text, "save_id", json_string(manifest.save_id));
   append(text, "step", number(manifest.step));
   append(text, "world", number(manifest.world));
-  append(text, "strategy", quoted(manifest.strategy));
-  append(text, "precision", quoted(manifest.precision));
+  append(text, "strategy", json_string(manifest.strategy));
+  append(text, "precision", json_string(manifest.precision));
   if (manifest.seed) append(text, "seed", std::to_string(*manifest.seed));
   if (manifest.loss_scaler) append(text, "loss_scaler", json_of(*manifest.loss_scaler));
   if (manifest.optimizer) append(text, "optimizer", json_of(*manifest.optimizer));
-  append(text, "ties", object(manifest.ties, ",\n    ", quoted));
-  append(text, "user", object(manifest.user, ",\n    ", quoted));
+  append(text, "ties", object(manifest.ties, ",\n    ", json_string));
+  append(text, "user", object(manifest.user, ",\n    ", json_string));
   append(text, "files", list("[\n    ", manifest.files, ",\n    ", "]", [](const FileDigest& file) {
            return json_of(file);
          }));

@@ -6,8 +6,8 @@ namespace flatshard::detail {
 
 namespace {
 
-std::span<const std::byte> bytes_of(const std::string& text) {
-  return std::as_bytes(std::span(text));
+std::span<const std::byte> bytes_of(const std::string& head) {
+  return std::as_bytes(std::span(head));
 }
 
 }  // namespace

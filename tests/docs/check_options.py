@@ -39,7 +39,7 @@ def faults_of(text, pages):
 
 def command_faults(source, page):
     """`source`: of the command line. On the page a subcommand is a literal with an indented text below it."""
-    names = re.findall(r'add_command\(app, answer,\s*"(\w+)"', source)
+    names = re.findall(r'Command command\(\s*app,\s*"(\w+)"', source)
     shown = re.findall(r"^``(\w+)[ `].*\n  \S", page, re.MULTILINE)
     faults = [] if names else ["command_line.cpp: no subcommand is found"]
     faults += [f"docs/the_command.rst does not speak of {name}" for name in names if name not in shown]
@@ -67,7 +67,7 @@ BAD = {
 
 LOOSE = [".. code-block:: c++\n\n  int x;", ".. code-block:: text\n\n  #include <a>", "So::\n\n  int x;"]
 NOT_LOOSE = ".. code-block:: sh\n\n  a\n\n.. literalinclude:: a.cpp\n   :language: c++\n\n.. list-table::\n"
-SOURCE = 'add_command(app, answer, "a", "what"'
+SOURCE = 'Command command(\n      app, "a", "what"'
 BAD_COMMANDS = {
     "missing command": (SOURCE, "``b X``\n  text", 2),
     "no command": ("", "", 1),

@@ -7,9 +7,6 @@
 namespace flatshard_tool {
 namespace {
 
-constexpr auto other = NoteKind::Difference;
-constexpr auto none = NoteKind::NoCounterpart;
-
 int stage_of(Strategy strategy) {
   if (strategy == Strategy::NoShard) return 0;
   return strategy == Strategy::ShardGradOp ? 2 : 3;

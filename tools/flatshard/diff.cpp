@@ -113,10 +113,10 @@ std::vector<Finding> findings_of(const Source& source_a, const Source& source_b)
   Progress progress("diff", source_a.bytes());
   std::vector<Finding> all;
   for (const auto& [name, held] : a) {
-    const auto other = b.find(name);
-    all.push_back(other == b.end()
+    const auto theirs = b.find(name);
+    all.push_back(theirs == b.end()
                       ? Finding{name.second, Verdict::OnlyInA, &held.entry(), nullptr, {}}
-                      : find_differences(name.second, held, other->second, progress));
+                      : find_differences(name.second, held, theirs->second, progress));
   }
   for (const auto& [name, held] : b)
     if (!a.contains(name))

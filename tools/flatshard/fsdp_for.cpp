@@ -4,9 +4,6 @@
 namespace flatshard_tool {
 namespace {
 
-constexpr auto other = NoteKind::Difference;
-constexpr auto none = NoteKind::NoCounterpart;
-
 const char* sharding_of(Strategy strategy) {
   if (strategy == Strategy::NoShard) return "NO_SHARD";
   if (strategy == Strategy::HybridShard) return "HYBRID_SHARD";

@@ -11,10 +11,6 @@
 namespace flatshard_tool {
 namespace {
 
-constexpr auto ignored = NoteKind::Ignored;
-constexpr auto none = NoteKind::NoCounterpart;
-constexpr auto other = NoteKind::Difference;
-
 constexpr KnownKey top_keys[] = {
     {"steps_per_print", Kind::Any, ignored, ""},
     {"wall_clock_breakdown", Kind::Any, ignored, ""},

@@ -8,9 +8,6 @@
 namespace flatshard_tool {
 namespace {
 
-constexpr auto ignored = NoteKind::Ignored;
-constexpr auto none = NoteKind::NoCounterpart;
-constexpr auto other = NoteKind::Difference;
 constexpr std::string_view by_unit =
     "collectives go unit by unit: the wrap policy sets their size.";
 

@@ -141,8 +141,8 @@ class Stage {
  public:
   explicit Stage(std::string path) : path_(std::move(path)) {}
   ~Stage() {
-    std::error_code ignored;
-    if (!path_.empty()) fs::remove_all(path_, ignored);
+    std::error_code unused;
+    if (!path_.empty()) fs::remove_all(path_, unused);
   }
   Stage(const Stage&) = delete;
   Stage& operator=(const Stage&) = delete;

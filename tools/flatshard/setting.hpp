@@ -41,6 +41,9 @@ enum class NoteKind {
   Ignored,       // has no effect here, or needs none
   NoCounterpart  // asks for what the other side has not
 };
+inline constexpr auto ignored = NoteKind::Ignored;
+inline constexpr auto none = NoteKind::NoCounterpart;
+inline constexpr auto other = NoteKind::Difference;
 
 /// One thing that the reader of a translation must know.
 struct Note {

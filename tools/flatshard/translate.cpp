@@ -11,8 +11,6 @@
 namespace flatshard_tool {
 namespace {
 
-constexpr auto other = NoteKind::Difference;
-constexpr auto none = NoteKind::NoCounterpart;
 using Text = std::back_insert_iterator<std::string>;
 
 std::string joined(const std::vector<std::string>& names) {
