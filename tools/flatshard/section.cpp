@@ -25,10 +25,10 @@ std::vector<std::string> split_at_commas(const std::string& text) {
   std::vector<std::string> parts;
   for (std::size_t start = 0; start <= text.size();) {
     const std::size_t comma = std::min(text.find(',', start), text.size());
-    std::string part = text.substr(start, comma - start);
-    part.erase(0, part.find_first_not_of(' '));
-    part.erase(part.find_last_not_of(' ') + 1);
-    if (!part.empty()) parts.push_back(part);
+    const std::string part = text.substr(start, comma - start);
+    const std::size_t first = part.find_first_not_of(' ');
+    if (first != std::string::npos)
+      parts.push_back(part.substr(first, part.find_last_not_of(' ') - first + 1));
     start = comma + 1;
   }
   return parts;
