@@ -19,7 +19,7 @@ namespace {
 using flatshard::detail::append_json_string;
 using flatshard::detail::in_quotes;
 
-constexpr ReadLimits limits{};  // what a reader with the default limits takes
+constexpr ReadLimits default_limits{};  // what a reader with the default limits takes
 
 std::string about(const TensorSpec& tensor) {
   return "plan_header: tensor " + in_quotes(tensor.name) + ": ";
@@ -29,13 +29,15 @@ void check_name(const TensorSpec& tensor) {
   const std::string& name = tensor.name;
   FLATSHARD_EXPECTS(name != metadata_key, about(tensor) + "this name is reserved");
   FLATSHARD_EXPECTS(name.find('\0') == name.npos, about(tensor) + "a NUL in its name");
-  FLATSHARD_EXPECTS(static_cast<std::int64_t>(name.size()) <= limits.name_bytes,
-                    about(tensor) + "its name is longer than " + std::to_string(limits.name_bytes));
+  FLATSHARD_EXPECTS(
+      static_cast<std::int64_t>(name.size()) <= default_limits.name_bytes,
+      about(tensor) + "its name is longer than " + std::to_string(default_limits.name_bytes));
 }
 
 Bytes checked_bytes(const TensorSpec& tensor) {
-  FLATSHARD_EXPECTS(static_cast<std::int64_t>(tensor.shape.size()) <= limits.dimensions,
-                    about(tensor) + "more dimensions than " + std::to_string(limits.dimensions));
+  FLATSHARD_EXPECTS(
+      static_cast<std::int64_t>(tensor.shape.size()) <= default_limits.dimensions,
+      about(tensor) + "more dimensions than " + std::to_string(default_limits.dimensions));
   for (const std::int64_t dimension : tensor.shape)
     FLATSHARD_EXPECTS(dimension >= 0, about(tensor) + "dimension " + std::to_string(dimension));
   const std::optional<std::int64_t> bits = bits_of(tensor.type, tensor.shape);
@@ -129,8 +131,8 @@ std::string little_endian(Bytes value) {
 }  // namespace
 
 Header plan_header(const std::vector<TensorSpec>& tensors, const Metadata& metadata) {
-  FLATSHARD_EXPECTS(static_cast<std::int64_t>(tensors.size()) <= limits.tensors,
-                    "plan_header: more tensors than " + std::to_string(limits.tensors));
+  FLATSHARD_EXPECTS(static_cast<std::int64_t>(tensors.size()) <= default_limits.tensors,
+                    "plan_header: more tensors than " + std::to_string(default_limits.tensors));
   check_unique(tensors, [](const TensorSpec& tensor) -> std::string_view { return tensor.name; });
   check_unique(metadata, [](const auto& item) -> std::string_view { return item.first; });
   Header header;
@@ -140,7 +142,7 @@ Header plan_header(const std::vector<TensorSpec>& tensors, const Metadata& metad
   const auto json_bytes = static_cast<Bytes>(json_of(header).size());
   header.data_begin = round_up(header_length_bytes + json_bytes, data_alignment);
   FLATSHARD_EXPECTS(
-      header.data_begin - header_length_bytes <= limits.header_bytes,
+      header.data_begin - header_length_bytes <= default_limits.header_bytes,
       "plan_header: the header needs " + std::to_string(header.data_begin) + " bytes");
   const Bytes data_bytes = header.tensors.empty() ? 0 : header.tensors.back().end;
   FLATSHARD_EXPECTS(!__builtin_add_overflow(header.data_begin, data_bytes, &header.file_bytes),

@@ -22,7 +22,7 @@ struct Choice {
   Meaning meaning;
 };
 
-constexpr std::array<Choice<flatshard::StrategyTraits>, 7> strategies{{
+constexpr std::array<Choice<flatshard::StrategyTraits>, 7> strategy_choices{{
     {"no_shard", flatshard::strategy_traits<strategy::NoShard>()},
     {"shard_optimizer", flatshard::strategy_traits<strategy::ShardOptimizer>()},
     {"shard_grad_op", flatshard::strategy_traits<strategy::ShardGradOp>()},
@@ -35,7 +35,7 @@ constexpr std::array<Choice<flatshard::StrategyTraits>, 7> strategies{{
 template <class Policy>
 constexpr flatshard::PrecisionTraits roles = flatshard::precision_traits<Policy>();
 
-constexpr std::array<Choice<flatshard::PrecisionTraits>, 9> precisions{{
+constexpr std::array<Choice<flatshard::PrecisionTraits>, 9> precision_choices{{
     {"fp32", roles<precision::Full<float>>},
     {"fp64", roles<precision::Full<double>>},
     {"bf16", roles<precision::Full<flatshard::Bf16>>},
@@ -119,8 +119,8 @@ void expect_group(const PlanQuestion& question, const flatshard::StrategyTraits&
 PlannedRun planned_run(const PlanQuestion& question) {
   expect_offload(question.offload);
   PlannedRun run;
-  run.request.strategy = chosen("--strategy", question.strategy, strategies);
-  run.request.precision = chosen("--precision", question.precision, precisions);
+  run.request.strategy = chosen("--strategy", question.strategy, strategy_choices);
+  run.request.precision = chosen("--precision", question.precision, precision_choices);
   run.request.world = question.world;
   run.request.optimizer_states =
       static_cast<int>(chosen("--optimizer", question.optimizer, optimizers));

@@ -156,9 +156,9 @@ void read_stage_3(Section& zero, bool is_stage_3, Setting& setting) {
 }  // namespace
 
 void set_stage(int stage, Setting& setting) {
-  constexpr Strategy strategies[] = {Strategy::NoShard, Strategy::ShardOptimizer,
-                                     Strategy::ShardGradOp, Strategy::FullShard};
-  setting.strategy = strategies[stage];
+  constexpr Strategy of_stage[] = {Strategy::NoShard, Strategy::ShardOptimizer,
+                                   Strategy::ShardGradOp, Strategy::FullShard};
+  setting.strategy = of_stage[stage];
   if (stage == 2)
     setting.note(other, "stage 2",
                  "keeps parameters whole between steps there; strategy::ShardGradOp (as FSDP's "
