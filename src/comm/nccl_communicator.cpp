@@ -8,13 +8,9 @@
 #include <map>
 #include <string>
 
+#include "bytes_at.hpp"
+
 namespace flatshard::detail {
-
-namespace {
-
-std::size_t unsigned_of(Bytes bytes) { return static_cast<std::size_t>(bytes); }
-
-}  // namespace
 
 NcclCommunicator::NcclCommunicator(std::shared_ptr<NcclSession> session, ncclComm_t communicator,
                                    bool owned, Rank rank, std::vector<Rank> members, bool is_world)

@@ -1,18 +1,12 @@
 // Sums over NCCL: contributions are exchanged as they are and summed by the tree.
 #include <algorithm>
 
+#include "bytes_at.hpp"
 #include "nccl_communicator.hpp"
 
 namespace flatshard::detail {
 
 namespace {
-
-std::size_t unsigned_of(Bytes bytes) { return static_cast<std::size_t>(bytes); }
-
-const std::byte* at(const void* data, Bytes offset) {
-  return static_cast<const std::byte*>(data) + offset;
-}
-std::byte* at(void* data, Bytes offset) { return static_cast<std::byte*>(data) + offset; }
 
 /// Elements [begin, begin + count) that `rank` sums of an all_reduce.
 struct Slice {
@@ -43,9 +37,9 @@ void NcclCommunicator::reduce_scatter(std::string_view label, const void* send, 
   ncclGroupStart();
   for (Rank other = 0; other < size(); ++other) {
     const bool own = other == rank_;
-    sources_[static_cast<std::size_t>(other)] = own ? at(send, rank_ * bytes) : scratch;
+    sources_[static_cast<std::size_t>(other)] = own ? bytes_at(send, rank_ * bytes) : scratch;
     if (own) continue;
-    ncclSend(at(send, other * bytes), unsigned_of(bytes), ncclUint8, other, communicator_,
+    ncclSend(bytes_at(send, other * bytes), unsigned_of(bytes), ncclUint8, other, communicator_,
              issue.stream.native());
     ncclRecv(scratch, unsigned_of(bytes), ncclUint8, other, communicator_, issue.stream.native());
     scratch += round_up(bytes, exchange_alignment);
@@ -98,18 +92,18 @@ void NcclCommunicator::sum_slices(const Issue& issue, const void* send, void* re
   for (Rank other = 0; other < size(); ++other) {
     const Slice theirs = slice_of(issue.call, other, size());
     const bool own = other == rank_;
-    sources_[static_cast<std::size_t>(other)] = own ? at(send, mine.begin * width) : scratch;
+    sources_[static_cast<std::size_t>(other)] = own ? bytes_at(send, mine.begin * width) : scratch;
     if (own) continue;
     if (theirs.count > 0)
-      ncclSend(at(send, theirs.begin * width), unsigned_of(theirs.count * width), ncclUint8, other,
-               communicator_, issue.stream.native());
+      ncclSend(bytes_at(send, theirs.begin * width), unsigned_of(theirs.count * width), ncclUint8,
+               other, communicator_, issue.stream.native());
     if (mine.count > 0)
       ncclRecv(scratch, unsigned_of(mine.count * width), ncclUint8, other, communicator_,
                issue.stream.native());
     scratch += round_up(mine.count * width, exchange_alignment);
   }
   session_->settle(communicator_, ncclGroupEnd(), "ncclSend and ncclRecv");
-  sum_sources(issue, at(receive, mine.begin * size_of(issue.call.result)), mine.count);
+  sum_sources(issue, bytes_at(receive, mine.begin * size_of(issue.call.result)), mine.count);
 }
 
 /// Every rank sends its slice of the sum to the others.
@@ -121,11 +115,11 @@ void NcclCommunicator::spread_slices(const Issue& issue, void* receive) {
     const Slice theirs = slice_of(issue.call, other, size());
     if (other == rank_) continue;
     if (mine.count > 0)
-      ncclSend(at(receive, mine.begin * width), unsigned_of(mine.count * width), ncclUint8, other,
-               communicator_, issue.stream.native());
-    if (theirs.count > 0)
-      ncclRecv(at(receive, theirs.begin * width), unsigned_of(theirs.count * width), ncclUint8,
+      ncclSend(bytes_at(receive, mine.begin * width), unsigned_of(mine.count * width), ncclUint8,
                other, communicator_, issue.stream.native());
+    if (theirs.count > 0)
+      ncclRecv(bytes_at(receive, theirs.begin * width), unsigned_of(theirs.count * width),
+               ncclUint8, other, communicator_, issue.stream.native());
   }
   session_->settle(communicator_, ncclGroupEnd(), "ncclSend and ncclRecv");
 }

@@ -5,19 +5,14 @@
 #include <algorithm>
 #include <cstring>
 
+#include "bytes_at.hpp"
+
 namespace flatshard::detail {
 namespace {
-
-std::size_t unsigned_of(std::int64_t value) { return static_cast<std::size_t>(value); }
 
 void copy(void* to, const void* from, Bytes bytes) {
   if (bytes > 0 && to != from) std::memcpy(to, from, unsigned_of(bytes));
 }
-
-const std::byte* at(const void* data, Bytes offset) {
-  return static_cast<const std::byte*>(data) + offset;
-}
-std::byte* at(void* data, Bytes offset) { return static_cast<std::byte*>(data) + offset; }
 
 // Elements of every rank's send buffer.
 Elements send_count(const CollectiveCall& call, int size) {
@@ -41,7 +36,7 @@ struct Share {  // one rank's part of one collective
     const std::span<const void*> sources(&slot.sources[unsigned_of(rank) * width], width);
     const Bytes offset = first * size_of(call().contribution);
     for (Rank other = 0; other < size; ++other)
-      sources[unsigned_of(other)] = at(of(other).send, offset);
+      sources[unsigned_of(other)] = bytes_at(of(other).send, offset);
     InlineStream now;
     kernels.reduce(sources, call().contribution, destination, call().result, count, now);
     now.synchronize();
@@ -52,7 +47,7 @@ void all_gather(const Share& share) {
   const Bytes part = share.call().count * size_of(share.call().contribution);
   for (int step = 0; step < share.size; ++step) {  // each rank starts at another peer
     const Rank other = (share.rank + step) % share.size;
-    copy(at(share.mine().receive, other * part), share.of(other).send, part);
+    copy(bytes_at(share.mine().receive, other * part), share.of(other).send, part);
   }
 }
 
@@ -70,10 +65,10 @@ void all_reduce_slice(const Share& share) {
   const Bytes width = size_of(share.call().result);
   for (Elements first = share.rank * slice; first < end; first += block) {
     const Elements count = std::min(block, end - first);
-    void* reduced = at(share.mine().receive, first * width);
+    void* reduced = bytes_at(share.mine().receive, first * width);
     share.reduce(first, count, reduced);
     for (Rank other = 0; other < share.size; ++other)
-      copy(at(share.of(other).receive, first * width), reduced, count * width);
+      copy(bytes_at(share.of(other).receive, first * width), reduced, count * width);
   }
 }
 
