@@ -310,7 +310,8 @@ TEST_CASE("what was tied may be apart, and what was apart cannot be tied") {
   Model tied, apart;
   const Parameter storage = tied.module("a").add("w", {4});
   tied.module("b").tie("w", storage);
-  const Parameter first = apart.module("a").add("w", {4}), second = apart.module("b").add("w", {4});
+  Module a = apart.module("a"), b = apart.module("b");
+  const Parameter first = a.add("w", {4}), second = b.add("w", {4});
   const auto with = [](const Model& model, const std::function<void(Trainer&)>& act) {
     return message_of([&] {
       ThreadWorld(2).run([&](Communicator& communicator) {
@@ -326,8 +327,7 @@ TEST_CASE("what was tied may be apart, and what was apart cannot be tied") {
   with(apart, [&](Trainer& trainer) {
     save_checkpoint(trainer.engine(), {.folder = folder / "apart"});
     load_checkpoint(trainer.engine(), folder / "tied");
-    CHECK(values_of(trainer, apart.module("a"), first) ==
-          values_of(trainer, apart.module("b"), second));
+    CHECK(values_of(trainer, a, first) == values_of(trainer, b, second));
   });
   const std::string message =
       with(tied, [&](Trainer& trainer) { load_checkpoint(trainer.engine(), folder / "apart"); });
