@@ -3,8 +3,9 @@
 
 Usage: mutate_reader.py BUILD_FOLDER [COMPILER...] | mutate_reader.py --list
 
-Takes the library and the objects of the checkpoint tests from a built folder, compiles one changed source
-file at a time and links it in front of the library. Sources and comments stay as they are.
+Takes the library and the objects of the checkpoint tests from a built folder, compiles the reader's sources
+and one changed one at a time, and links them in front of the library, whose own compilations hold several
+sources: the first definition counts. Sources and comments stay as they are.
 """
 import concurrent.futures
 import os
@@ -78,23 +79,33 @@ class Bench:
         objects = build / "tests/unit/unit_checkpoint.p"
         self.objects = [next(objects.glob(f"checkpoint_{name}_test.cpp.o")) for name in TESTS]
         self.objects += objects.glob("*scratch_folder.cpp.o")
-        self.libraries = [build / "tests/libtest_main.a", build / "libflatshard.a", "-lfmt", "-lpthread"]
+        self.libraries = ["-Wl,--allow-multiple-definition", build / "tests/libtest_main.a", build / "libflatshard.a"]
+        self.libraries += ["-lfmt", "-lpthread"]
+        self.originals = {name: self.compiled(name, text_of(name), "original") for name in SOURCES}
 
     def run(self, *command, timeout=None):
         command = [str(part) for part in command]
         environment = dict(os.environ, FLATSHARD_TEST_SEED="1")
         return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=timeout)
 
-    def tests_pass(self, name, text, tag):
-        """True when every test passes; raises when the text does not compile."""
+    def compiled(self, name, text, tag):
         place = self.folder / f"{name}_{tag}"
         place.with_suffix(".cpp").write_text(text)
         flags = ["-std=c++20", "-O0", "-w", "-I", ROOT / "include", "-I", ROOT / "src/checkpoint"]
-        built = self.run(*self.compiler, *flags, "-c", place.with_suffix(".cpp"), "-o", place.with_suffix(".o"))
-        if built.returncode == 0:
-            built = self.run(*self.compiler, *self.objects, place.with_suffix(".o"), *self.libraries, "-o", place)
+        self.build_by(*flags, "-c", place.with_suffix(".cpp"), "-o", place.with_suffix(".o"))
+        return place.with_suffix(".o")
+
+    def build_by(self, *arguments):
+        built = self.run(*self.compiler, *arguments)
         if built.returncode != 0:
-            raise RuntimeError(f"{name}, {tag}: does not build\n{built.stderr}")
+            raise RuntimeError(f"does not build: {arguments[-1]}\n{built.stderr}")
+
+    def tests_pass(self, name, text, tag):
+        """True when every test passes; raises when the text does not compile."""
+        changed = self.compiled(name, text, tag)
+        place = changed.with_suffix("")
+        others = [original for other, original in self.originals.items() if other != name]
+        self.build_by(*self.objects, changed, *others, *self.libraries, "-o", place)
         try:
             return self.run(place, "--abort-after=1", timeout=300).returncode == 0
         except subprocess.TimeoutExpired:
