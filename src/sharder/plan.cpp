@@ -21,20 +21,11 @@ void check_request(const PlanRequest& request) {
 }  // namespace
 
 std::string_view name_of(Role role) {
-  constexpr std::array<std::string_view, role_count> names{"master",
-                                                           "compute shard",
-                                                           "whole parameters",
-                                                           "secondary shard",
-                                                           "gradient",
-                                                           "partial sums",
-                                                           "optimizer state",
-                                                           "gather ring",
-                                                           "gradient ring",
-                                                           "gradient of a unit",
-                                                           "reduce scratch",
-                                                           "exchange",
-                                                           "control",
-                                                           "registered buffers"};
+  constexpr std::array<std::string_view, role_count> names{
+      "master",        "compute shard",      "whole parameters", "secondary shard",
+      "gradient",      "partial sums",       "optimizer state",  "gather ring",
+      "gradient ring", "gradient of a unit", "reduce scratch",   "exchange",
+      "control",       "registered buffers"};
   return names[static_cast<std::size_t>(role)];
 }
 

@@ -19,8 +19,9 @@
 //
 // coefficients(time) forms, in double and rounded once, what all elements share; time is 1 for the
 // first update. update moves one element, with the operations of core/exact.hpp only; the gradient
-// is already averaged and clipped. A static member template visit_hyper_parameters(self, visit) that
-// calls visit(name, self.member) for each lets checkpoints carry the hyper-parameters. All zeros must stay zeros (padding is never special).
+// is already averaged and clipped. A static member template visit_hyper_parameters(self, visit)
+// that calls visit(name, self.member) for each lets checkpoints carry the hyper-parameters. All
+// zeros must stay zeros (padding is never special).
 #pragma once
 
 #include <flatshard/ops/step.hpp>

@@ -99,7 +99,7 @@ class Engine {
   /// Sharder::step; the number to wait() for.
   std::int64_t step(const StepOptions& options);
   CudaGraph capture(const std::function<void()>& step);  // Sharder::capture
-  std::int64_t replay(CudaGraph& captured);  // Sharder::replay; the number to wait() for
+  std::int64_t replay(CudaGraph& captured);        // Sharder::replay; the number to wait() for
   StepReport wait(std::int64_t step);              // PendingReport::wait
   void set_optimizer(const Optimizer& optimizer);  // Sharder::set_optimizer
   const float* loss_scale() const;                 // Sharder::loss_scale, in device memory
