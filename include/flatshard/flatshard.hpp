@@ -84,6 +84,7 @@
 #include <flatshard/sharder/options.hpp>
 #include <flatshard/sharder/params_hash.hpp>
 #include <flatshard/sharder/plan.hpp>
+#include <flatshard/sharder/shard_map.hpp>
 #include <flatshard/sharder/sharder.hpp>
 #include <flatshard/sharder/training_state.hpp>
 #include <flatshard/sharder/views.hpp>
@@ -99,6 +100,5 @@
 #include <flatshard/checkpoint/safetensors.hpp>
 #include <flatshard/checkpoint/save.hpp>
 #include <flatshard/checkpoint/shard_index.hpp>
-#include <flatshard/checkpoint/shard_map.hpp>
 #include <flatshard/checkpoint/stored_type.hpp>
 #include <flatshard/checkpoint/tensor_set.hpp>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <flatshard/checkpoint/load.hpp>
-#include <flatshard/checkpoint/shard_map.hpp>
+#include <flatshard/sharder/shard_map.hpp>
 
 #include <map>
 #include <optional>

@@ -3,7 +3,7 @@
 
 #include <flatshard/checkpoint/safetensors.hpp>
 #include <flatshard/checkpoint/save.hpp>
-#include <flatshard/checkpoint/shard_map.hpp>
+#include <flatshard/sharder/shard_map.hpp>
 
 #include <map>
 #include <span>

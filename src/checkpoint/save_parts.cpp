@@ -151,14 +151,4 @@ FileOperations& operations_of(const SaveOptions& options) {
   return options.operations == nullptr ? posix_file_operations() : *options.operations;
 }
 
-std::byte* address_of(const Engine& engine, const ShardPiece& piece) {
-  const Bytes offset = piece.offset * size_of(piece.dtype);
-  if (piece.tensor.kind == StateTensor::Kind::Buffer)
-    return engine.buffer(piece.tensor.index) + offset;
-  const FlatState flat = engine.flat_state(piece.flat);
-  if (piece.in_whole) return flat.whole + offset;
-  if (piece.tensor.kind == StateTensor::Kind::Parameter) return flat.master + offset;
-  return flat.states[static_cast<std::size_t>(piece.tensor.state)] + offset;
-}
-
 }  // namespace flatshard::detail

@@ -29,8 +29,7 @@ CommitOptions commit_options(const SaveOptions& options, const SaveLayout& layou
                              std::int64_t step);
 FileOperations& operations_of(const SaveOptions& options);
 
-/// Where a piece lies on this rank, in device memory.
-std::byte* address_of(const Engine& engine, const ShardPiece& piece);
+using flatshard::address_of;
 
 /// Calls act(first, count) for consecutive blocks of `count` elements of at most `block` each.
 template <class Act>

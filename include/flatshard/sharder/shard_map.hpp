@@ -1,5 +1,5 @@
 // Which elements of which tensor lie where on which rank: a host-only algebra over a Plan, from
-// which saving and loading both follow.
+// which saving, loading and carrying over all follow.
 #pragma once
 
 #include <flatshard/layout/model.hpp>
@@ -10,6 +10,8 @@
 #include <vector>
 
 namespace flatshard {
+
+class Engine;
 
 /// One of the tensors that are a model's state: a parameter (its master; frozen: its compute
 /// values), one optimizer state of a parameter, or a registered buffer.
@@ -51,5 +53,8 @@ std::vector<ShardPiece> pieces_to_load(const Plan& plan, const Model& model, Ran
 DType dtype_of_tensor(const Plan& plan, const Model& model, const StateTensor& tensor);
 /// Its shape, in the tensor's own dimensions.
 const Shape& shape_of_tensor(const Model& model, const StateTensor& tensor);
+
+/// Where a piece of the engine's own lies on this rank, in device memory.
+std::byte* address_of(const Engine& engine, const ShardPiece& piece);
 
 }  // namespace flatshard

@@ -1,11 +1,11 @@
-#include <flatshard/checkpoint/shard_map.hpp>
+#include <flatshard/sharder/shard_map.hpp>
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <map>
 
-#include "../sharder/plan_cases.hpp"
+#include "plan_cases.hpp"
 
 namespace flatshard_test {
 namespace {

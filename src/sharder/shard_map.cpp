@@ -1,4 +1,5 @@
-#include <flatshard/checkpoint/shard_map.hpp>
+#include <flatshard/sharder/engine.hpp>
+#include <flatshard/sharder/shard_map.hpp>
 
 #include <algorithm>
 
@@ -119,6 +120,16 @@ DType dtype_of_tensor(const Plan& plan, const Model& model, const StateTensor& t
 const Shape& shape_of_tensor(const Model& model, const StateTensor& tensor) {
   const auto at = static_cast<std::size_t>(tensor.index);
   return tensor.kind == Kind::Buffer ? model.buffers()[at].shape : model.parameters()[at].shape;
+}
+
+std::byte* address_of(const Engine& engine, const ShardPiece& piece) {
+  const Bytes offset = piece.offset * size_of(piece.dtype);
+  if (piece.tensor.kind == StateTensor::Kind::Buffer)
+    return engine.buffer(piece.tensor.index) + offset;
+  const FlatState flat = engine.flat_state(piece.flat);
+  if (piece.in_whole) return flat.whole + offset;
+  if (piece.tensor.kind == StateTensor::Kind::Parameter) return flat.master + offset;
+  return flat.states[static_cast<std::size_t>(piece.tensor.state)] + offset;
 }
 
 }  // namespace flatshard
