@@ -49,6 +49,7 @@ find_missing() {
   missing libcli11-dev pkg-config --exists CLI11
   missing libyaml-cpp-dev pkg-config --exists yaml-cpp
   missing libbenchmark-dev pkg-config --exists benchmark
+  missing liburing-dev pkg-config --exists liburing
   missing doctest-dev has_file '/usr/*include/doctest/doctest.h'
   if command -v g++ >/dev/null && [ "$(compiler_major)" -lt "$needed_gcc" ]; then
     packages+=("g++-$needed_gcc")

@@ -57,10 +57,15 @@
 
 #include <flatshard/io/crc32c.hpp>
 #include <flatshard/io/faulty_file_operations.hpp>
+#include <flatshard/io/faulty_transfer_queue.hpp>
 #include <flatshard/io/file.hpp>
 #include <flatshard/io/file_operations.hpp>
 #include <flatshard/io/folder.hpp>
+#include <flatshard/io/integrity_error.hpp>
 #include <flatshard/io/io_error.hpp>
+#include <flatshard/io/slot_pipeline.hpp>
+#include <flatshard/io/slot_store.hpp>
+#include <flatshard/io/transfer_queue.hpp>
 
 #include <flatshard/comm/call.hpp>
 #include <flatshard/comm/communicator.hpp>

@@ -59,6 +59,17 @@ class FaultyFileOperations;
 class File;
 class Folder;
 class IoError;
+class IntegrityError;
+enum class IoBackend : std::uint8_t;
+struct Transfer;
+struct TransferResult;
+class TransferQueue;
+struct MadeQueue;
+struct TransferFaults;
+class FaultyTransferQueue;
+struct SlotStoreOptions;
+class SlotStore;
+class SlotPipeline;
 
 // comm
 class Communicator;

@@ -1,0 +1,53 @@
+// Makes asynchronous transfers fail on purpose, for tests.
+#pragma once
+
+#include <flatshard/io/transfer_queue.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace flatshard {
+
+/// What goes wrong. Transfers are counted from 1, in the order of submission.
+struct TransferFaults {
+  /// How a transfer goes wrong.
+  enum class Kind : std::uint8_t {
+    Error,       // nothing is moved; the result is -code
+    ShortCount,  // half of the bytes are moved, and the result says so
+    Nothing,     // nothing is moved; the result is 0
+    FlippedBit,  // all is moved, one bit of it wrong: of the memory for reads, of the file for
+                 // writes
+    Lost         // nothing is moved; the result says that all was
+  };
+  std::int64_t transfer = 0;  // the n-th transfer is the first to go wrong; 0: none
+  Kind kind = Kind::Error;    // how
+  int code = 5;               // EIO
+  bool sticky = false;        // all transfers after it go wrong alike
+};
+
+/// Passes transfers on to `inner`, or lets them fail. Belongs to one thread.
+class FaultyTransferQueue final : public TransferQueue {
+ public:
+  /// Counting starts at 1.
+  FaultyTransferQueue(std::unique_ptr<TransferQueue> inner, TransferFaults faults);
+
+  IoBackend backend() const override { return inner_->backend(); }
+  int depth() const override { return inner_->depth(); }
+  void submit(std::span<const Transfer> transfers) noexcept override;
+  std::size_t wait(std::span<TransferResult> results) noexcept override;
+
+ private:
+  bool goes_wrong();
+  void submit_faulty(const Transfer& transfer);
+  void settle(const TransferResult& result);
+
+  std::unique_ptr<TransferQueue> inner_;
+  TransferFaults faults_;
+  std::int64_t transfers_ = 0;
+  std::vector<TransferResult> made_up_;  // results that inner_ knows nothing of
+  std::vector<Transfer> to_flip_;        // transfers of inner_ that get a wrong bit
+};
+
+}  // namespace flatshard
