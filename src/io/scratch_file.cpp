@@ -65,27 +65,6 @@ Folder opened_or_made(const std::string& path, FileOperations& operations) try {
   return Folder::open_or_create(path, operations);
 }
 
-class OwnFolder {
- public:
-  OwnFolder(const Folder& parent, std::string name)
-      : parent_(parent), name_(std::move(name)), folder_(parent.create_folder(name_)) {
-    // Held until the folder is closed. Where there are no locks nothing is swept either.
-    const int locked = parent.operations().lock(folder_.descriptor());
-    if (locked != -EWOULDBLOCK) return;
-    remove_own(parent_, name_, folder_);
-    throw IoError("lock", folder_.path(), -1, EWOULDBLOCK);
-  }
-  OwnFolder(const OwnFolder&) = delete;
-  OwnFolder& operator=(const OwnFolder&) = delete;
-  ~OwnFolder() { remove_own(parent_, name_, folder_); }
-  const Folder& folder() const { return folder_; }
-
- private:
-  const Folder& parent_;
-  std::string name_;
-  Folder folder_;
-};
-
 template <class Call>
 int while_interrupted(Call call) {
   int result = call();
@@ -137,6 +116,27 @@ bool reserve(File& file, Bytes bytes, FileOperations& operations) {
 }
 
 }  // namespace
+
+class ScratchFile::OwnFolder {
+ public:
+  OwnFolder(const Folder& parent, std::string name)
+      : parent_(parent), name_(std::move(name)), folder_(parent.create_folder(name_)) {
+    // Held until the folder is closed. Where there are no locks nothing is swept either.
+    const int locked = parent.operations().lock(folder_.descriptor());
+    if (locked != -EWOULDBLOCK) return;
+    remove_own(parent_, name_, folder_);
+    throw IoError("lock", folder_.path(), -1, EWOULDBLOCK);
+  }
+  OwnFolder(const OwnFolder&) = delete;
+  OwnFolder& operator=(const OwnFolder&) = delete;
+  ~OwnFolder() { remove_own(parent_, name_, folder_); }
+  const Folder& folder() const { return folder_; }
+
+ private:
+  const Folder& parent_;
+  std::string name_;
+  Folder folder_;
+};
 
 struct ScratchFile::Place {
   Place(const Folder& parent, bool direct)

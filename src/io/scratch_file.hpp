@@ -34,6 +34,7 @@ class ScratchFile {
   bool reserved() const { return reserved_; }  // false: there only was room for it
 
  private:
+  class OwnFolder;
   struct Place;
 
   Folder parent_;
