@@ -18,6 +18,7 @@
 #include <flatshard/core/types.hpp>
 
 #include <flatshard/tensor/convert.hpp>
+#include <flatshard/tensor/dlpack.hpp>
 #include <flatshard/tensor/dtype.hpp>
 #include <flatshard/tensor/tensor_ref.hpp>
 
@@ -85,7 +86,9 @@
 #include <flatshard/policy/rules.hpp>
 #include <flatshard/policy/strategy.hpp>
 
+#include <flatshard/sharder/carry_over.hpp>
 #include <flatshard/sharder/engine.hpp>
+#include <flatshard/sharder/exported.hpp>
 #include <flatshard/sharder/options.hpp>
 #include <flatshard/sharder/params_hash.hpp>
 #include <flatshard/sharder/plan.hpp>

@@ -100,6 +100,8 @@ struct None;
 // sharder
 struct Options;
 struct Plan;
+struct CarryOverOptions;
+struct ExportedShard;
 struct FlatState;
 struct TrainingState;
 class Engine;

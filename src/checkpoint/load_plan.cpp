@@ -174,14 +174,6 @@ void take_parameter(Planner& planner, const StateTensor& tensor, const std::stri
 
 }  // namespace
 
-bool holds_exactly(DType to, DType from) {
-  if (to == from || to == DType::Float64) return true;
-  if (from == DType::Float64) return false;
-  if (to == DType::Float32) return true;
-  const bool narrow = size_of(from) == 1;  // both fp8 formats fit into both 16-bit ones
-  return narrow && size_of(to) == 2;
-}
-
 LoadPlan plan_checkpoint_load(const Plan& plan, const Model& model,
                               std::span<const std::string_view> state_names,
                               const Manifest& manifest, const Catalogs& catalogs,

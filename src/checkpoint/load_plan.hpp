@@ -33,9 +33,6 @@ using LoadPlan = std::map<StateTensor, Source>;
 /// Catalogs by StoredSet.
 using Catalogs = std::vector<Catalog>;
 
-/// True when every value of `from` is one of `to`.
-bool holds_exactly(DType to, DType from);
-
 /// Throw UsageError naming tensors and numbers for what does not fit together.
 LoadPlan plan_checkpoint_load(const Plan& plan, const Model& model,
                               std::span<const std::string_view> state_names,

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <flatshard/core/error.hpp>
+#include <flatshard/sharder/shard_map.hpp>
 
 #include <map>
 
@@ -36,25 +37,6 @@ class Times {
   std::map<std::string, std::string> owners_;  // by alias
 };
 
-std::vector<std::int64_t> times_of_flats(const Engine& engine, const Manifest& manifest) {
-  const Times times(manifest);
-  std::vector<std::int64_t> result;
-  for (const Flat& flat : engine.plan().flats) {
-    const ParameterSpec* first = nullptr;
-    for (const int index : flat.requires_grad ? flat.parameters : std::vector<int>{}) {
-      const ParameterSpec& next = engine.model().parameters()[static_cast<std::size_t>(index)];
-      if (first == nullptr) first = &next;
-      FLATSHARD_EXPECTS(
-          times.of(*first) == times.of(next),
-          fmt::format("'{}' was updated {} times and '{}' {} times, but unit '{}' "
-                      "counts both together: wrap them apart",
-                      first->name, times.of(*first), next.name, times.of(next), flat.label));
-    }
-    result.push_back(first == nullptr ? 0 : times.of(*first));
-  }
-  return result;
-}
-
 std::vector<Optimizer> optimizers_of(const Engine& engine, const OptimizerRecord& record) {
   const std::vector<Optimizer>& own = engine.group_optimizers();
   FLATSHARD_EXPECTS(record.groups.size() == own.size(),
@@ -70,11 +52,6 @@ std::vector<Optimizer> optimizers_of(const Engine& engine, const OptimizerRecord
   return optimizers;
 }
 
-/// A rule that never moves is a setting, not a state.
-bool carries_on(const LossScaler& from, const LossScaler& to) {
-  return from.settings.rule == to.settings.rule && to.settings.rule != ScaleRule::Constant;
-}
-
 }  // namespace
 
 RestoredState restored_state(const Engine& engine, const Manifest& manifest,
@@ -88,7 +65,10 @@ RestoredState restored_state(const Engine& engine, const Manifest& manifest,
   RestoredState state;
   state.training = engine.training_state();
   state.training.steps = manifest.step;
-  state.training.times = times_of_flats(engine, manifest);
+  const Times times(manifest);
+  state.training.times = flat_times(engine.plan(), engine.model(), [&](int parameter) {
+    return times.of(engine.model().parameters()[static_cast<std::size_t>(parameter)]);
+  });
   if (manifest.seed) state.training.seed = *manifest.seed;
   if (manifest.loss_scaler && carries_on(*manifest.loss_scaler, state.training.loss_scaler))
     state.training.loss_scaler.state = manifest.loss_scaler->state;

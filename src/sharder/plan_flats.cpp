@@ -22,6 +22,7 @@ struct FlatKey {
   bool requires_grad = true;
   bool persistent = false;
   int skip_module = -1;  // the module whose parameters are not updated when it is unused; -1: none
+  int time_group = 0;    // whose updates are counted together
   friend bool operator==(const FlatKey&, const FlatKey&) = default;
 };
 
@@ -50,6 +51,7 @@ FlatKey key_of(const ParameterSpec& parameter, const ModuleSpec& module, const P
   FlatKey key{own ? widened(roles, *own) : roles};
   key.persistent = is_persistent(parameter, plan, options);
   key.requires_grad = parameter.options.requires_grad;
+  if (key.requires_grad) key.time_group = parameter.options.time_group;
   if (!key.requires_grad)
     key.roles = frozen(key.roles.compute);
   else if (module.options.skip_when_unused)

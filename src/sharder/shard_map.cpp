@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+#include <flatshard/core/error.hpp>
 #include <flatshard/sharder/engine.hpp>
 #include <flatshard/sharder/shard_map.hpp>
 
@@ -120,6 +122,26 @@ DType dtype_of_tensor(const Plan& plan, const Model& model, const StateTensor& t
 const Shape& shape_of_tensor(const Model& model, const StateTensor& tensor) {
   const auto at = static_cast<std::size_t>(tensor.index);
   return tensor.kind == Kind::Buffer ? model.buffers()[at].shape : model.parameters()[at].shape;
+}
+
+std::vector<std::int64_t> flat_times(const Plan& plan, const Model& model,
+                                     const std::function<std::int64_t(int parameter)>& time_of) {
+  const auto name = [&](int parameter) {
+    return model.parameters()[static_cast<std::size_t>(parameter)].name;
+  };
+  std::vector<std::int64_t> times;
+  for (const Flat& flat : plan.flats) {
+    const bool counts = flat.requires_grad && !flat.parameters.empty();
+    times.push_back(counts ? time_of(flat.parameters.front()) : 0);
+    for (const int parameter : counts ? flat.parameters : std::vector<int>{})
+      FLATSHARD_EXPECTS(
+          time_of(parameter) == times.back(),
+          fmt::format("'{}' was updated {} times and '{}' {} times, but unit '{}' counts both "
+                      "together: wrap them apart, or set ParameterOptions::time_group",
+                      name(flat.parameters.front()), times.back(), name(parameter),
+                      time_of(parameter), flat.label));
+  }
+  return times;
 }
 
 std::byte* address_of(const Engine& engine, const ShardPiece& piece) {

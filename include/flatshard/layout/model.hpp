@@ -32,6 +32,8 @@ struct ParameterOptions {
   bool requires_grad = true;        // false: frozen
   std::optional<DType> dtype = {};  // compute dtype; none: the precision policy's
   int group = 0;                    // hyper-parameter group (Options::groups of the Sharder)
+  int time_group = 0;  // parameters of different ones never share a flat, so they count their
+                       // updates apart: for those that begin to train later (carry_over)
   friend bool operator==(const ParameterOptions&, const ParameterOptions&) = default;
 };
 

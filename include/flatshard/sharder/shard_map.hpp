@@ -7,6 +7,8 @@
 #include <flatshard/sharder/training_state.hpp>
 
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <vector>
 
 namespace flatshard {
@@ -53,6 +55,11 @@ std::vector<ShardPiece> pieces_to_load(const Plan& plan, const Model& model, Ran
 DType dtype_of_tensor(const Plan& plan, const Model& model, const StateTensor& tensor);
 /// Its shape, in the tensor's own dimensions.
 const Shape& shape_of_tensor(const Model& model, const StateTensor& tensor);
+
+/// Per flat the number of updates of its parameters, which `time_of` gives by their index; 0 for a
+/// frozen flat. Throws UsageError when parameters that one flat counts together do not agree.
+std::vector<std::int64_t> flat_times(const Plan& plan, const Model& model,
+                                     const std::function<std::int64_t(int parameter)>& time_of);
 
 /// Where a piece of the engine's own lies on this rank, in device memory.
 std::byte* address_of(const Engine& engine, const ShardPiece& piece);

@@ -29,4 +29,10 @@ struct TrainingState {
   friend bool operator==(const TrainingState&, const TrainingState&) = default;
 };
 
+/// True when the state of `from` means the same under the rule of `to`: the same rule, and one that
+/// moves. A constant scale is a setting, not a state.
+inline bool carries_on(const LossScaler& from, const LossScaler& to) {
+  return from.settings.rule == to.settings.rule && to.settings.rule != ScaleRule::Constant;
+}
+
 }  // namespace flatshard

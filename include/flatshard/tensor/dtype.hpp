@@ -81,6 +81,14 @@ constexpr Bytes size_of(DType dtype) { return info(dtype).bytes; }
 constexpr std::string_view name_of(DType dtype) { return info(dtype).name; }
 /// May be the dtype of a trainable parameter.
 constexpr bool is_floating(DType dtype) { return info(dtype).floating; }
+/// True when every value of `from` is one of `to`, both floating.
+constexpr bool holds_exactly(DType to, DType from) {
+  if (to == from || to == DType::Float64) return true;
+  if (from == DType::Float64) return false;
+  if (to == DType::Float32) return true;
+  const bool narrow = size_of(from) == 1;  // both fp8 formats fit into both 16-bit ones
+  return narrow && size_of(to) == 2;
+}
 
 namespace detail {
 template <class Element>
