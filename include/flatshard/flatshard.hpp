@@ -64,6 +64,7 @@
 #include <flatshard/io/folder.hpp>
 #include <flatshard/io/integrity_error.hpp>
 #include <flatshard/io/io_error.hpp>
+#include <flatshard/io/read_ahead.hpp>
 #include <flatshard/io/slot_pipeline.hpp>
 #include <flatshard/io/slot_store.hpp>
 #include <flatshard/io/transfer_queue.hpp>

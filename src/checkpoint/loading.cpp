@@ -12,8 +12,6 @@ namespace flatshard::detail {
 
 namespace {
 
-constexpr std::size_t reads_ahead = 3;  // blocks that the system is asked for in advance
-
 Elements elements_of(const Engine& engine, const StateTensor& tensor) {
   return numel_of(shape_of_tensor(engine.model(), tensor));
 }
@@ -50,21 +48,23 @@ std::vector<Loading::Read> Loading::own_reads() {
   return reads;
 }
 
-/// While one block is digested and converted, the disk reads the next ones.
-void Loading::read_own_pieces(SharedFailure& failure) {
-  const std::vector<Read> reads = own_reads();
-  for (std::size_t next = 0; next < reads.size(); ++next)
-    failure.run([&] {
-      if (next == 0)
-        for (std::size_t k = 1; k < std::min(reads_ahead, reads.size()); ++k) announce(reads[k]);
-      if (next + reads_ahead < reads.size()) announce(reads[next + reads_ahead]);
-      read_own(reads[next]);
-    });
+std::vector<FileRange> Loading::ranges_of(const std::vector<Read>& reads) const {
+  std::vector<FileRange> ranges;
+  for (const Read& read : reads)
+    if (const Source& source = *read.target->source; !source.transpose)
+      ranges.push_back(
+          range_of(set_of(source), source, read.piece->first + read.first, read.count));
+  return ranges;
 }
 
-void Loading::announce(const Read& read) const {
-  const auto& set = sets_[static_cast<std::size_t>(read.target->source->set)];
-  expect_read(*set, *read.target->source, read.piece->first + read.first, read.count);
+/// While one block is digested and converted, the disk reads the next ones.
+void Loading::read_own_pieces(SharedFailure& failure) {
+  failure.run([&] {
+    const std::vector<Read> reads = own_reads();
+    ReadAhead ahead(ranges_of(reads), engine_.device().host_memory(),
+                    {.page_cache = options_.page_cache, .operations = options_.operations});
+    for (const Read& read : reads) read_own(read, ahead);
+  });
 }
 
 /// Of ranks that read the same elements one records them.
@@ -79,16 +79,28 @@ void Loading::record(const Target& target, Elements first, std::span<const std::
                       static_cast<Bytes>(bytes.size()), crc32c(bytes), 0});
 }
 
-void Loading::read_own(const Read& read) {
+void Loading::read_own(const Read& read, ReadAhead& ahead) {
+  const Source& source = *read.target->source;
+  if (source.transpose) return read_transposed(read);
+  const std::span<const std::byte> bytes = ahead.next();
+  if (records(*read.piece)) record(*read.target, read.piece->first + read.first, bytes);
+  staging_.deliver_from(bytes.data(), source.dtype, address_of(read), read.piece->dtype,
+                        read.count);
+}
+
+void Loading::read_transposed(const Read& read) {
   const Source& source = *read.target->source;
   const DType from = source.dtype, to = read.piece->dtype;
-  const auto& set = sets_[static_cast<std::size_t>(source.set)];
-  std::byte* destination = address_of(engine_, *read.piece) + read.first * size_of(to);
+  std::byte* destination = address_of(read);
   const std::span<std::byte> bytes = staging_.landing(destination, from, to, read.count);
   const Elements first = read.piece->first + read.first;
-  read_elements(*set, source, first, bytes);
+  read_elements(set_of(source), source, first, bytes);
   if (records(*read.piece)) record(*read.target, first, bytes);
   staging_.deliver(destination, from, to, read.count);
+}
+
+std::byte* Loading::address_of(const Read& read) const {
+  return detail::address_of(engine_, *read.piece) + read.first * size_of(read.piece->dtype);
 }
 
 /// Rank 0 reads the tensor block by block, and every rank takes what it owns of it.
@@ -119,7 +131,7 @@ void Loading::place(const Target& target, Elements first, Elements count) {
     const Elements end = std::min(first + count, piece.first + piece.count);
     if (begin >= end) continue;
     std::byte* destination =
-        address_of(engine_, piece) + (begin - piece.first) * size_of(piece.dtype);
+        detail::address_of(engine_, piece) + (begin - piece.first) * size_of(piece.dtype);
     staging_.place(staging_.device_block() + (begin - first) * size_of(from), from, destination,
                    piece.dtype, end - begin);
   }

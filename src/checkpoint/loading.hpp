@@ -1,6 +1,8 @@
 // Carries out a LoadPlan: reads, converts, digests.
 #pragma once
 
+#include <flatshard/io/read_ahead.hpp>
+
 #include <optional>
 #include <vector>
 
@@ -39,9 +41,14 @@ class Loading {
     Elements first, count;  // within the piece
   };
   std::vector<Read> own_reads();
-  void announce(const Read& read) const;
-  void read_own(const Read& read);
+  std::vector<FileRange> ranges_of(const std::vector<Read>& reads) const;
+  void read_own(const Read& read, ReadAhead& ahead);
+  void read_transposed(const Read& read);
   void read_own_pieces(SharedFailure& failure);
+  std::byte* address_of(const Read& read) const;
+  const safetensors::TensorSet& set_of(const Source& source) const {
+    return *sets_[static_cast<std::size_t>(source.set)];
+  }
   void broadcast_tensor(const Target& target, SharedFailure& failure);
   void place(const Target& target, Elements first, Elements count);
   bool records(const ShardPiece& piece) const;

@@ -47,11 +47,10 @@ void read_elements(const safetensors::TensorSet& set, const Source& source, Elem
     set.read(tensor, (source.first + first) * size_of(source.dtype), into);
 }
 
-void expect_read(const safetensors::TensorSet& set, const Source& source, Elements first,
-                 Elements count) {
-  if (source.transpose) return;
+FileRange range_of(const safetensors::TensorSet& set, const Source& source, Elements first,
+                   Elements count) {
   const Bytes size = size_of(source.dtype);
-  set.will_read(set.at(source.name), (source.first + first) * size, count * size);
+  return set.range(set.at(source.name), (source.first + first) * size, count * size);
 }
 
 }  // namespace flatshard::detail

@@ -1,6 +1,8 @@
 // Elements of a target tensor, read from where they are stored.
 #pragma once
 
+#include <flatshard/io/read_ahead.hpp>
+
 #include <span>
 #include <vector>
 
@@ -13,8 +15,8 @@ namespace flatshard::detail {
 void read_elements(const safetensors::TensorSet& set, const Source& source, Elements first,
                    std::span<std::byte> into);
 
-/// Advice that the same will be read soon.
-void expect_read(const safetensors::TensorSet& set, const Source& source, Elements first,
-                 Elements count);
+/// Where the same lie, of a source that is not transposed.
+FileRange range_of(const safetensors::TensorSet& set, const Source& source, Elements first,
+                   Elements count);
 
 }  // namespace flatshard::detail

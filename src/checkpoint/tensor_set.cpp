@@ -4,7 +4,7 @@
 #include "set_opener.hpp"
 
 #include <flatshard/core/error.hpp>
-#include <flatshard/io/file.hpp>
+#include <flatshard/io/read_ahead.hpp>
 #include <flatshard/layout/nearest_names.hpp>
 
 namespace flatshard::safetensors {
@@ -51,20 +51,19 @@ void TensorSet::read(std::string_view name, Bytes first, std::span<std::byte> in
 }
 
 void TensorSet::read(const StoredTensor& tensor, Bytes first, std::span<std::byte> into) const {
-  const TensorEntry& entry = *tensor.entry;
-  const Bytes bytes = entry.end - entry.begin;
-  const auto wanted = static_cast<Bytes>(into.size());
-  FLATSHARD_EXPECTS(0 <= first && first <= bytes && wanted <= bytes - first,
-                    "TensorSet::read: " + std::to_string(wanted) + " bytes from " +
-                        std::to_string(first) + " on of tensor " + in_quotes(entry.name) +
-                        ", which has " + std::to_string(bytes));
-  if (wanted == 0) return;
-  opened_[tensor.file].read(files_[tensor.file].header.data_begin + entry.begin + first, into);
+  const FileRange from = range(tensor, first, static_cast<Bytes>(into.size()));
+  if (!into.empty()) from.file->read(from.offset, into);
 }
 
-void TensorSet::will_read(const StoredTensor& tensor, Bytes first, Bytes bytes) const {
-  const Bytes begin = files_[tensor.file].header.data_begin + tensor.entry->begin + first;
-  opened_[tensor.file].hint(FileHint::WillNeed, begin, bytes);
+FileRange TensorSet::range(const StoredTensor& tensor, Bytes first, Bytes bytes) const {
+  const TensorEntry& entry = *tensor.entry;
+  const Bytes all = entry.end - entry.begin;
+  FLATSHARD_EXPECTS(0 <= first && first <= all && 0 <= bytes && bytes <= all - first,
+                    "TensorSet::read: " + std::to_string(bytes) + " bytes from " +
+                        std::to_string(first) + " on of tensor " + in_quotes(entry.name) +
+                        ", which has " + std::to_string(all));
+  return {&opened_[tensor.file], files_[tensor.file].header.data_begin + entry.begin + first,
+          bytes};
 }
 
 }  // namespace flatshard::safetensors

@@ -46,6 +46,10 @@ int FaultyFileOperations::open_beneath(int folder, const std::string& path, int 
   return count("open_beneath", [&] { return inner_.open_beneath(folder, path, flags, mode); });
 }
 
+int FaultyFileOperations::reopen_past_cache(int file) {
+  return count("reopen_past_cache", [&] { return inner_.reopen_past_cache(file); });
+}
+
 // A close that fails closes nevertheless, as it does on Linux.
 int FaultyFileOperations::close(int file) {
   const bool fails = goes_wrong("close") && faults_.kind != Kind::ShortCount;

@@ -92,6 +92,12 @@ File File::adopt(int descriptor, const std::string& path, FileOperations& operat
   return file;
 }
 
+std::optional<File> File::reopen_past_cache() const {
+  const int file = operations_->reopen_past_cache(descriptor_);
+  if (file < 0) return std::nullopt;
+  return File(file, path_, *operations_);
+}
+
 File::File(File&& other) noexcept
     : operations_(other.operations_),
       path_(std::move(other.path_)),

@@ -68,6 +68,10 @@ class PosixFileOperations final : public FileOperations {
   int open_beneath(int folder, const std::string& path, int flags, unsigned mode) override {
     return detail::open_beneath(folder, path, flags | O_CLOEXEC, mode);
   }
+  int reopen_past_cache(int file) override {
+    const std::string path = "/proc/self/fd/" + std::to_string(file);
+    return or_errno(::open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC));
+  }
   int close(int file) override { return or_errno(::close(file)); }
 
   std::int64_t pread(int file, void* data, std::size_t bytes, Bytes offset) override {
@@ -101,9 +105,7 @@ class PosixFileOperations final : public FileOperations {
       return -EOPNOTSUPP;
 #endif
     }
-    const int advice = hint == FileHint::Sequential ? POSIX_FADV_SEQUENTIAL
-                       : hint == FileHint::WillNeed ? POSIX_FADV_WILLNEED
-                                                    : POSIX_FADV_DONTNEED;
+    const int advice = hint == FileHint::Sequential ? POSIX_FADV_SEQUENTIAL : POSIX_FADV_DONTNEED;
     return -::posix_fadvise(file, offset, bytes, advice);
   }
   int lock(int file) override { return or_errno(::flock(file, LOCK_EX | LOCK_NB)); }
@@ -153,6 +155,8 @@ class PosixFileOperations final : public FileOperations {
 };
 
 }  // namespace
+
+int FileOperations::reopen_past_cache(int) { return -EOPNOTSUPP; }
 
 FileOperations& posix_file_operations() {
   // Never destroyed: files of static objects may be closed after it would be.

@@ -36,7 +36,9 @@ struct LoadOptions {
   bool allow_missing = false;   // parameters and buffers that are not stored keep their values
   bool allow_unused = false;    // stored tensors that nothing takes
   Readers readers = Readers::EveryRank;  // who reads
-  Bytes block_bytes = Bytes{4} << 20;    // of each staging buffer: a load needs at most two
+  Bytes block_bytes = Bytes{1} << 20;    // of a staging buffer: a load needs at most six
+  bool page_cache = false;  // false: ranks read past the system's page cache where they can; true:
+                            // through it, for files that are in it or will soon be read again
   FileOperations* operations = nullptr;  // none: the operating system's
 
   // Of checkpoints only:

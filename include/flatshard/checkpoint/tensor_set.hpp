@@ -15,6 +15,7 @@
 namespace flatshard {
 class File;
 class FileOperations;
+struct FileRange;
 }  // namespace flatshard
 
 namespace flatshard::safetensors {
@@ -67,8 +68,8 @@ class TensorSet {
   void read(std::string_view name, Bytes first, std::span<std::byte> into) const;
   /// The same of a tensor that was looked up.
   void read(const StoredTensor& tensor, Bytes first, std::span<std::byte> into) const;
-  /// Advice: these bytes of the tensor will be read soon.
-  void will_read(const StoredTensor& tensor, Bytes first, Bytes bytes) const;
+  /// Where these bytes of the tensor lie. Valid as long as the set, moved or not.
+  FileRange range(const StoredTensor& tensor, Bytes first, Bytes bytes) const;
 
  private:
   TensorSet();

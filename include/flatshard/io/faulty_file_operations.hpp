@@ -44,6 +44,7 @@ class FaultyFileOperations : public FileOperations {
 
   int open(int folder, const std::string& path, int flags, unsigned mode) override;
   int open_beneath(int folder, const std::string& path, int flags, unsigned mode) override;
+  int reopen_past_cache(int file) override;
   int close(int file) override;
   std::int64_t pread(int file, void* data, std::size_t bytes, Bytes offset) override;
   std::int64_t pwrite(int file, const void* data, std::size_t bytes, Bytes offset) override;

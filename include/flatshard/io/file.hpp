@@ -5,6 +5,7 @@
 #include <flatshard/io/io_error.hpp>
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -36,6 +37,10 @@ class File {
   int descriptor() const { return descriptor_; }     // -1: empty
   /// In bytes, as of now.
   Bytes size() const;
+
+  /// The same file once more, for reading past the page cache in whole blocks of 4096 bytes (memory,
+  /// offset and count); none where the system or the file system does not do that.
+  std::optional<File> reopen_past_cache() const;
 
   /// Exactly data.size() bytes from `offset` on. Continues short transfers, EINTR and EAGAIN; an
   /// early end of file is an error (code() == 0).

@@ -36,7 +36,6 @@ enum class Existing : std::uint8_t {
 /// Advice to the system.
 enum class FileHint : std::uint8_t {
   Sequential,     // will be read once, in order
-  WillNeed,       // read ahead now
   DontNeed,       // drop from the page cache what is written back
   StartWriteback  // begin to write to the device what is dirty; waits for nothing
 };
@@ -59,6 +58,9 @@ class FileOperations {
   virtual int open(int folder, const std::string& path, int flags, unsigned mode) = 0;
   /// As open, of what lies in the tree under `folder` and is reached through no symbolic link.
   virtual int open_beneath(int folder, const std::string& path, int flags, unsigned mode) = 0;
+  /// A second descriptor of an open file, for reading past the page cache (O_DIRECT): offsets,
+  /// counts and memory of its transfers are multiples of 4096. -EOPNOTSUPP where there is none.
+  virtual int reopen_past_cache(int file);
   /// As close(2).
   virtual int close(int file) = 0;
 

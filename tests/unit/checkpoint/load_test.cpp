@@ -1,4 +1,5 @@
 #include <flatshard/checkpoint/safetensors.hpp>
+#include <flatshard/io/read_ahead.hpp>
 
 #include <doctest/doctest.h>
 
@@ -258,7 +259,10 @@ TEST_CASE("loading reads no more than it owns and stages no more than it must") 
       options.block_bytes = 4096;
       load_checkpoint(trainer.engine(), part.save, options);
       CHECK(device.memory().allocated() == before);
-      CHECK(device.host_memory().high_water() == host_before);
+      // Four blocks on the way, each rounded out to whole pages at both ends; none by broadcast.
+      const Bytes most = readers == Readers::EveryRank ? 4 * (4096 + 2 * ReadAhead::block) : 0;
+      CHECK(device.host_memory().high_water() <= host_before + most);
+      CHECK(device.host_memory().allocated() <= host_before);
     };
     CHECK(same_state(train(training), saved));
   }
