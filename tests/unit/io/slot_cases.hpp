@@ -4,12 +4,7 @@
 #include <flatshard/core/host_memory.hpp>
 #include <flatshard/io/slot_store.hpp>
 
-#include <doctest/doctest.h>
-
-#include <sys/stat.h>
-
 #include <cstdint>
-#include <filesystem>
 #include <random>
 #include <span>
 #include <string>
@@ -23,81 +18,33 @@ using namespace flatshard;
 using Data = std::vector<std::byte>;
 
 /// Those that this machine has; says so where io_uring is missing.
-inline std::vector<IoBackend> backends() {
-  std::vector<IoBackend> found{IoBackend::Threads};
-  const MadeQueue made = make_transfer_queue({}, 1);
-  if (made.queue->backend() == IoBackend::Uring)
-    found.push_back(IoBackend::Uring);
-  else
-    MESSAGE("io_uring is not tested: " << made.fallback);
-  return found;
-}
+std::vector<IoBackend> backends();
 
 /// Small blocks, so that slots have several.
-inline SlotStoreOptions options_for(const std::string& folder, IoBackend backend) {
-  return {.folder = folder,
-          .backend = backend,
-          .queue_depth = 3,
-          .block_bytes = 4096,
-          .bounce_buffers = 2};
-}
+SlotStoreOptions options_for(const std::string& folder, IoBackend backend);
 
 /// Poisoned memory at `skew` bytes after an aligned address.
 class Memory {
  public:
-  explicit Memory(Bytes bytes, std::size_t skew = 0)
-      : buffer_(memory(), bytes + static_cast<Bytes>(skew)),
-        data_(static_cast<std::byte*>(buffer_.data()) + skew, static_cast<std::size_t>(bytes)) {
-    std::fill(data_.begin(), data_.end(), std::byte{0xee});
-  }
+  explicit Memory(Bytes bytes, std::size_t skew = 0);
   std::span<std::byte> span() const { return data_; }
   Data copy() const { return {data_.begin(), data_.end()}; }
 
  private:
-  static HostMemory& memory() {
-    static HostMemory resource;
-    return resource;
-  }
   Buffer buffer_;
   std::span<std::byte> data_;
 };
 
-inline void write(SlotStore& store, std::size_t slot, std::int64_t tag,
-                  std::span<const std::byte> data) {
-  store.begin_write(slot, tag, data);
-  store.wait(slot);
-}
-
-inline Data read(SlotStore& store, std::size_t slot, std::int64_t tag, std::size_t skew = 0) {
-  const Memory memory(store.bytes(slot), skew);
-  store.begin_read(slot, tag, memory.span());
-  store.wait(slot);
-  return memory.copy();
-}
-
+void write(SlotStore& store, std::size_t slot, std::int64_t tag, std::span<const std::byte> data);
+/// Through memory at `skew` bytes after an aligned address.
+Data read(SlotStore& store, std::size_t slot, std::int64_t tag, std::size_t skew = 0);
 /// Random bytes for a slot.
-inline Data fresh(const SlotStore& store, std::size_t slot, std::mt19937_64& random) {
-  return io_cases::random_bytes(random, static_cast<std::size_t>(store.bytes(slot)));
-}
+Data fresh(const SlotStore& store, std::size_t slot, std::mt19937_64& random);
 
 /// The path through which the store's unnamed file can be reached, of the only store in `folder`.
-inline std::string path_of_open_file(const std::string& folder) {
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-    std::error_code gone;
-    const std::string target = std::filesystem::read_symlink(entry.path(), gone).string();
-    if (!gone && target.starts_with(folder + "/") && target.ends_with("/slots (deleted)"))
-      return entry.path().string();
-  }
-  return {};
-}
+std::string path_of_open_file(const std::string& folder);
 
-/// Names of the entries of a folder.
-inline std::vector<std::string> names_in(const std::string& folder) {
-  std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(folder))
-    names.push_back(entry.path().filename().string());
-  std::sort(names.begin(), names.end());
-  return names;
-}
+/// Names of the entries of a folder, sorted.
+std::vector<std::string> names_in(const std::string& folder);
 
 }  // namespace slot_cases

@@ -19,9 +19,9 @@ using flatshard_test::ScratchFolder;
 namespace {
 
 // Blocks of 4096: 3 with a tail, 1 whole, 1 of a tail.
-const std::vector<Bytes> sizes{2 * 4096 + 100, 4096, 70};
-constexpr std::int64_t rounds = 2;
-constexpr std::int64_t transfers = rounds * 2 * 5;
+const std::vector<Bytes> faulty_sizes{2 * 4096 + 100, 4096, 70};
+constexpr std::int64_t faulty_rounds = 2;
+constexpr std::int64_t all_transfers = faulty_rounds * 2 * 5;
 
 struct Outcome {
   int errors = 0, integrity_errors = 0;
@@ -48,7 +48,7 @@ bool succeeds(Outcome& outcome, Call call) {
 /// Writes and reads all slots again and again. Reads that succeed give what was written.
 Outcome use(SlotStore& store, std::mt19937_64& random) {
   Outcome outcome;
-  for (std::int64_t tag = 1; tag <= rounds; ++tag) {
+  for (std::int64_t tag = 1; tag <= faulty_rounds; ++tag) {
     std::vector<Data> written;
     std::vector<bool> whole;
     for (std::size_t slot = 0; slot < store.slots(); ++slot)
@@ -72,7 +72,7 @@ Outcome use(SlotStore& store, std::mt19937_64& random) {
 
 Outcome use_with(const SlotStoreOptions& options, std::mt19937_64& random) {
   HostMemory memory;
-  SlotStore store(sizes, memory, options);
+  SlotStore store(faulty_sizes, memory, options);
   return use(store, random);
 }
 
@@ -91,15 +91,15 @@ TEST_CASE("an error at any transfer is the error of its slot") {
   const ScratchFolder scratch;
   for (const IoBackend backend : backends()) {
     for (const int code : {EIO, ENOSPC}) {
-      for (std::int64_t n = 1; n <= transfers; ++n) {
+      for (std::int64_t n = 1; n <= all_transfers; ++n) {
         const Outcome outcome =
             use_with(faulty(scratch.path(), backend, {.transfer = n, .code = code}), random);
         REQUIRE(outcome.errors >= 1);
         CHECK(outcome.codes[0] == code);
         CHECK(outcome.errors - outcome.integrity_errors == 1);
       }
-      CHECK(use_with(faulty(scratch.path(), backend, {.transfer = transfers + 1}), random).errors ==
-            0);
+      CHECK(use_with(faulty(scratch.path(), backend, {.transfer = all_transfers + 1}), random)
+                .errors == 0);
     }
   }
 }
@@ -108,14 +108,14 @@ TEST_CASE("a disk that fails for good fails every request, and nothing hangs") {
   auto random = flatshard_test::generator(1);
   const ScratchFolder scratch;
   for (const IoBackend backend : backends()) {
-    for (std::int64_t n = 1; n <= transfers; n += 3) {
+    for (std::int64_t n = 1; n <= all_transfers; n += 3) {
       const Outcome outcome =
           use_with(faulty(scratch.path(), backend, {.transfer = n, .sticky = true}), random);
       CHECK(outcome.errors >= 1);
     }
     CHECK(
         use_with(faulty(scratch.path(), backend, {.transfer = 1, .sticky = true}), random).errors ==
-        rounds * 2 * 3);
+        faulty_rounds * 2 * 3);
   }
 }
 
@@ -123,7 +123,7 @@ TEST_CASE("short transfers, interruptions and busy moments change nothing") {
   auto random = flatshard_test::generator(2);
   const ScratchFolder scratch;
   for (const IoBackend backend : backends()) {
-    for (std::int64_t n = 1; n <= transfers; ++n) {
+    for (std::int64_t n = 1; n <= all_transfers; ++n) {
       for (const int code : {EINTR, EAGAIN})
         CHECK(use_with(faulty(scratch.path(), backend, {.transfer = n, .code = code}), random)
                   .errors == 0);
@@ -141,9 +141,9 @@ TEST_CASE("transfers that are interrupted, or come to nothing, for ever end in a
   for (const IoBackend backend : backends()) {
     const Outcome busy = use_with(
         faulty(scratch.path(), backend, {.transfer = 1, .code = EAGAIN, .sticky = true}), random);
-    CHECK(busy.errors == rounds * 2 * 3);
+    CHECK(busy.errors == faulty_rounds * 2 * 3);
     CHECK(busy.codes[0] == EAGAIN);
-    for (std::int64_t n = 1; n <= transfers; ++n) {
+    for (std::int64_t n = 1; n <= all_transfers; ++n) {
       const Outcome outcome = use_with(
           faulty(scratch.path(), backend, {.transfer = n, .kind = TransferFaults::Kind::Nothing}),
           random);
@@ -178,7 +178,7 @@ TEST_CASE("a wrong bit and a lost write are noticed when they are read") {
   const ScratchFolder scratch;
   for (const IoBackend backend : backends()) {
     int noticed = 0;
-    for (std::int64_t n = 1; n <= transfers; ++n) {
+    for (std::int64_t n = 1; n <= all_transfers; ++n) {
       const Outcome flipped =
           use_with(faulty(scratch.path(), backend,
                           {.transfer = n, .kind = TransferFaults::Kind::FlippedBit}),
@@ -192,7 +192,7 @@ TEST_CASE("a wrong bit and a lost write are noticed when they are read") {
       noticed += lost.errors;
     }
     // A lost read may find the right bytes in a bounce buffer.
-    CHECK(noticed >= transfers / 2);
+    CHECK(noticed >= all_transfers / 2);
   }
 }
 
@@ -227,6 +227,8 @@ TEST_CASE(
   CHECK(descriptors() == before);
   // Only a folder whose removal failed may be left; the next store removes it.
   HostMemory memory;
-  { const SlotStore sweeping(sizes, memory, options_for(scratch.path(), IoBackend::Threads)); }
+  {
+    const SlotStore sweeping(faulty_sizes, memory, options_for(scratch.path(), IoBackend::Threads));
+  }
   CHECK(names_in(scratch.path()).empty());
 }

@@ -3,6 +3,9 @@
 
 #include <doctest/doctest.h>
 
+#include <sys/stat.h>
+
+#include <algorithm>
 #include <cerrno>
 
 #include "random.hpp"
@@ -14,7 +17,7 @@ using flatshard_test::ScratchFolder;
 
 namespace {
 
-const std::vector<Bytes> sizes{0, 1, 4095, 4096, 4097, 3 * 4096, 100001, 0, 65536};
+const std::vector<Bytes> odd_sizes{0, 1, 4095, 4096, 4097, 3 * 4096, 100001, 0, 65536};
 
 std::string message_of(const std::function<void()>& call) {
   try {
@@ -36,7 +39,7 @@ TEST_CASE("what was written into a slot comes back, from and to memory anywhere"
       SlotStoreOptions options = options_for(scratch.path(), backend);
       options.direct = direct;
       options.block_bytes = 8192;
-      SlotStore store(sizes, memory, options);
+      SlotStore store(odd_sizes, memory, options);
       CHECK(store.backend() == backend);
       CHECK((!store.direct() || direct));
       CHECK(store.space_reserved());
@@ -76,7 +79,7 @@ TEST_CASE("all slots are on their way at once, and requests of any order end") {
     }
     store.wait_all();
     std::shuffle(order.begin(), order.end(), random);
-    std::vector<Data> found(store.slots(), Data(slot_bytes[0], std::byte{0xee}));
+    std::vector<Data> found(store.slots(), Data(3 * 4096 + 7, std::byte{0xee}));
     for (const std::size_t slot : order) store.begin_read(slot, 5, found[slot]);
     std::shuffle(order.begin(), order.end(), random);
     for (const std::size_t slot : order) {
@@ -92,7 +95,7 @@ TEST_CASE("slots do not touch each other; a read needs the tag of the last write
   const ScratchFolder scratch;
   HostMemory memory;
   for (const IoBackend backend : backends()) {
-    SlotStore store(sizes, memory, options_for(scratch.path(), backend));
+    SlotStore store(odd_sizes, memory, options_for(scratch.path(), backend));
     std::vector<Data> last(store.slots());
     std::vector<std::int64_t> tags(store.slots(), 0);
     for (std::size_t slot = 0; slot < store.slots(); ++slot)
@@ -169,12 +172,12 @@ TEST_CASE("memory and file are as large as was said before") {
   SlotStoreOptions options = options_for(scratch.path(), IoBackend::Threads);
   options.bounce_buffers = 3;
   options.block_bytes = 8192;
-  const SlotStore store(sizes, memory, options);
+  const SlotStore store(odd_sizes, memory, options);
   CHECK(memory.allocated() == SlotStore::bounce_bytes(options));
   CHECK(memory.allocated() == 3 * 8192);
   struct ::stat status = {};
   REQUIRE(::stat(path_of_open_file(scratch.path()).c_str(), &status) == 0);
-  CHECK(status.st_size == SlotStore::file_bytes(sizes));
+  CHECK(status.st_size == SlotStore::file_bytes(odd_sizes));
   CHECK(status.st_size == 4096 * (0 + 1 + 1 + 1 + 2 + 3 + 25 + 0 + 16));
   CHECK(status.st_blocks * 512 >= status.st_size);
 }
@@ -184,11 +187,11 @@ TEST_CASE("a store says how it works") {
   HostMemory memory;
   SlotStoreOptions options = options_for(scratch.path(), IoBackend::Threads);
   options.direct = false;
-  const SlotStore store(sizes, memory, options);
+  const SlotStore store(odd_sizes, memory, options);
   CHECK(store.description() == "threads, through the page cache, depth 3, blocks of 4096 bytes");
   CHECK(store.fallback().empty());
   options.backend = {};
-  const SlotStore any(sizes, memory, options);
+  const SlotStore any(odd_sizes, memory, options);
   CHECK((any.backend() == IoBackend::Uring) == any.fallback().empty());
 }
 
