@@ -70,10 +70,19 @@ std::string text_of(const DLDevice& device) {
   return fmt::format("{}:{}", static_cast<int>(device.device_type), device.device_id);
 }
 
+std::span<const std::int64_t> shape_of(const DLTensor& tensor) {
+  return {tensor.shape, static_cast<std::size_t>(tensor.ndim)};
+}
+
+bool is_empty(const DLTensor& tensor) {
+  const auto shape = shape_of(tensor);
+  return std::find(shape.begin(), shape.end(), 0) != shape.end();
+}
+
 /// Dimensions of one element, and tensors without elements, have any strides.
 bool is_row_major(const DLTensor& tensor) {
-  const std::span<const std::int64_t> shape(tensor.shape, static_cast<std::size_t>(tensor.ndim));
-  if (tensor.strides == nullptr || numel_of(shape) == 0) return true;
+  const auto shape = shape_of(tensor);
+  if (tensor.strides == nullptr || is_empty(tensor)) return true;
   const std::vector<std::int64_t> strides = row_major(shape);
   for (std::size_t axis = 0; axis < shape.size(); ++axis)
     if (shape[axis] != 1 && tensor.strides[axis] != strides[axis]) return false;
@@ -145,6 +154,9 @@ void* Imported::checked_data(DType dtype, const DLDevice& device, bool writes) c
                     "DLPack: the strides are not those of a row-major tensor: make it contiguous");
   FLATSHARD_EXPECTS(!writes || !read_only_,
                     "DLPack: the tensor is read-only: ask for const elements");
+  FLATSHARD_EXPECTS(tensor.data != nullptr || is_empty(tensor),
+                    "DLPack: the tensor has elements and no address");
+  if (tensor.data == nullptr) return nullptr;
   auto* data = static_cast<std::byte*>(tensor.data) + tensor.byte_offset;
   const auto address = reinterpret_cast<std::uintptr_t>(data);
   FLATSHARD_EXPECTS(

@@ -1,6 +1,10 @@
 // What docs/adopting.rst shows: streams and memory of the user's own, other libraries' tensors, a
 // new Sharder from an old one.
-#include <flatshard/flatshard.hpp>
+#include <flatshard/comm/threads.hpp>
+#include <flatshard/core/host_memory.hpp>
+#include <flatshard/core/host_stream.hpp>
+#include <flatshard/sharder/carry_over.hpp>
+#include <flatshard/sharder/exported.hpp>
 
 #include <algorithm>
 #include <memory>

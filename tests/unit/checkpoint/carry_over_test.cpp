@@ -110,6 +110,7 @@ Side random_side(std::mt19937_64& random) {
   side.options.wrap = wraps[random() % wraps.size()];
   side.options.persistence_threshold = random() % 2 == 0 ? 0 : 30;
   side.options.seed = random() % 100;
+  side.optimizer = AdamW{.lr = 1e-2 / static_cast<double>(1 + random() % 3)};
   return side;
 }
 

@@ -152,6 +152,10 @@ TEST_CASE("device, dtype, strides, alignment and const are checked") {
   CHECK(imported.view<float>().data() == foreign.values.data() + 2);
   tensor.byte_offset = 2;
   CHECK(says(view(), "no multiple of 4 bytes"));
+  tensor.data = nullptr;
+  CHECK(says(view(), "no address"));
+  foreign.shape = {std::int64_t{1} << 62, 0};
+  CHECK(imported.view<float>().data() == nullptr);
 }
 
 TEST_CASE("a read-only tensor is had as const") {
