@@ -41,7 +41,8 @@ BY_CONCEPT = {
         r"static constexpr Rounding rounding =": "How new parameters are rounded (PrecisionPolicy).",
         r"static constexpr LossScaling loss_scaling =": "Whose rule moves the loss scale (PrecisionPolicy).",
         r"static constexpr Tier parameters =": "Where compute-dtype parameters rest (OffloadPolicy).",
-        r"static constexpr Tier optimizer =": "Where masters and states rest (OffloadPolicy).",
+        r"static constexpr Tier optimizer =": "Where masters, states and gradients rest (OffloadPolicy).",
+        r"static constexpr Tier tier =": "Which it is (NamesATier).",
     },
     OPTIMIZERS: {
         r"static constexpr std::string_view name =": "For messages and checkpoints.",

@@ -1,6 +1,8 @@
 #pragma once
 // The one table of the names that options take.
 
+#include <flatshard/policy/aliases.hpp>
+
 #include <span>
 #include <string>
 #include <string_view>
@@ -44,6 +46,17 @@ inline constexpr Choice<Optimizer> optimizers[] = {
     {"sgd", Optimizer::sgd, "momentum 0.9"},
     {"lion", Optimizer::lion, "beta1 0.9, beta2 0.99"},
     {"adagrad", Optimizer::adagrad, "eps 1e-10"}};
+
+inline constexpr Choice<flatshard::OffloadTraits> offloads[] = {
+    {"none", flatshard::offload_traits<flatshard::offload::None>(), "everything on the device"},
+    {"cpu_all", flatshard::offload_traits<flatshard::fsdp::CPUOffload>(),
+     "parameters, gradients and optimizer on the host (FSDP CPUOffload)"},
+    {"cpu_optimizer", flatshard::offload_traits<flatshard::zero::Offload>(),
+     "gradients and optimizer on the host, which makes the step (ZeRO-Offload)"},
+    {"cpu_params",
+     flatshard::offload_traits<
+         flatshard::offload::Place<flatshard::offload::Cpu, flatshard::offload::Device>>(),
+     "parameters on the host"}};
 
 inline constexpr Choice<flatshard::Accumulation> accumulations[] = {
     {"running", flatshard::Accumulation::Running, "sum so far + next: no extra memory"},

@@ -43,6 +43,7 @@ void validate_counts(const Options& o) {
     require_at_least<std::int64_t>(option, value, 1);
   require_at_least<std::int64_t>("--prefetch-forward", o.prefetch_forward, 0);
   require_at_least<std::int64_t>("--persist", o.persist, 0);
+  require_at_least<std::int64_t>("--host-budget", o.host_budget, 0);
   require_at_most("--layers", o.model.layers, most_layers);
   require_at_most("--ranks", o.ranks, most_ranks);
   require_at_least("--vocab", o.model.vocabulary, bytes);
@@ -100,6 +101,8 @@ void validate_sharding(const Options& o) {
 
 void validate_device(const Options& o) {
   if (o.device == Place::host) return;
+  require(o.offload == flatshard::OffloadTraits{},
+          "--offload from a GPU is not built in this version, so it needs --device host");
   require(o.precision != Precision::fp64,
           "--device cuda computes in fp32, bf16 or fp16, so --precision fp64 needs --device host");
   require(o.stream == StreamForm::inline_ && o.threads == 1,

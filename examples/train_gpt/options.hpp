@@ -48,6 +48,8 @@ struct Options {
   int shard_group = 0;  // ranks per group; 0: the library's default
   Precision precision = Precision::fp32;
   Optimizer optimizer = Optimizer::adamw;
+  flatshard::OffloadTraits offload;
+  std::int64_t host_budget = flatshard::unlimited_bytes;  // bytes, pinned
 
   std::int64_t batch = 48;  // sequences of a step, over all ranks and micro-steps
   int accumulate = 1;       // micro-steps of a step

@@ -1,5 +1,7 @@
 #include <flatshard/flatshard.hpp>
 
+#include <cstdio>
+
 #include "option_error.hpp"
 #include "trainer.hpp"
 
@@ -66,6 +68,11 @@ flatshard::Options make_options(const Options& o) {
   options.loss_scale = make_valid_scale(o);
   options.groups = {{}, {.weight_decay = false}};
   options.seed = o.seed;
+  options.offload = o.offload;
+  options.pinned_budget = o.host_budget;
+  options.on_warning = [](std::string_view message) {
+    std::fprintf(stderr, "train_gpt: %.*s\n", static_cast<int>(message.size()), message.data());
+  };
   return options;
 }
 

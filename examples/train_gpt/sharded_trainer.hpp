@@ -19,8 +19,8 @@ class ShardedTrainer final : public Trainer<typename Precision::compute> {
   ShardedTrainer(flatshard::Communicator& communicator, const Setup& setup,
                  flatshard::Device& device, flatshard::Stream* compute)
       : setup_(setup),
-        sharder_(communicator, setup.model, setup.optimizer, with(setup.options, device, compute)) {
-  }
+        sharder_(communicator, setup.model, setup.optimizer,
+                 with(setup.options, device, compute, communicator.rank())) {}
 
   void initialize() override {
     for (std::size_t module = 0; module < setup_.handles.size(); ++module)
@@ -42,7 +42,8 @@ class ShardedTrainer final : public Trainer<typename Precision::compute> {
   static constexpr std::size_t most_tensors = block_tensor_count;
 
   static flatshard::Options with(flatshard::Options options, flatshard::Device& device,
-                                 flatshard::Stream* compute) {
+                                 flatshard::Stream* compute, flatshard::Rank rank) {
+    if (rank != 0) options.on_warning = nullptr;  // the same on every rank
     options.device = &device;
     options.compute_stream = compute;
     return options;

@@ -98,7 +98,10 @@ struct FullShardSecondary;
 
 namespace offload {
 struct None;
-}
+struct Device;
+struct Cpu;
+struct Nvme;
+}  // namespace offload
 
 // sharder
 struct Options;

@@ -35,7 +35,7 @@ Engine::Parts::Parts(Communicator& communicator, const Model& described, const O
       options(chosen),
       device(chosen_device(communicator, options, own_device)),
       runtime(communicator, checked_plan(model, request, optimizer, options, device.kind()), device,
-              options.compute_stream, options.memory),
+              options.compute_stream, options.memory, options.on_warning),
       agreed((detail::expect_agreement(runtime, model, optimizer, options), Agreed{})),
       gatherer(runtime, options.max_live_elements),
       reducer(runtime),
@@ -213,11 +213,7 @@ std::int64_t Engine::step(const StepOptions& options) {
   return number;
 }
 
-void Engine::synchronize() {
-  parts_->runtime.compute.synchronize();
-  parts_->runtime.gather.synchronize();
-  parts_->runtime.reduce.synchronize();
-}
+void Engine::synchronize() { parts_->runtime.synchronize(); }
 
 void Engine::read(const void* source, void* destination, Bytes bytes) {
   synchronize();

@@ -15,12 +15,12 @@ void Engine::Parts::prepare_writes(const char* call) {
   expect_no_open_call(call);
   gatherer.expect_released();
   order_parameter_writes();
+  if (runtime.offloads()) runtime.join();
 }
 
 void Engine::Parts::prepare() {
   FLATSHARD_EXPECTS(broken.empty(), broken + ": call discard_step() on every rank before going on");
-  runtime.gather.check();
-  runtime.reduce.check();
+  runtime.check();
   if (stale) refresh();
 }
 
@@ -122,7 +122,8 @@ detail::Divisor Engine::Parts::default_divisor() const {
 
 void Engine::Parts::order_parameter_writes() {
   runtime.order(runtime.compute, *computed, runtime.reduce);
-  gatherer.order_before_reduce();
+  if (runtime.offloads()) runtime.upload.wait(*computed);
+  gatherer.order_before_writes();
 }
 
 }  // namespace flatshard

@@ -16,7 +16,21 @@ struct Piece {
   Elements count;
   std::byte* data;
   DType dtype;
+  Tier tier;  // where `data` is
 };
+
+bool is_whole(const Flat& flat) { return !flat.requires_grad && flat.rests_whole; }
+
+/// Where the memory is that is authoritative for the flat.
+Tier tier_of(const detail::Runtime& runtime, const Flat& flat) {
+  return flat.requires_grad ? runtime.plan.request.offload.optimizer : flat.parameters_rest;
+}
+
+/// This rank's part of that: all of it for a frozen flat that rests whole.
+std::byte* authority(const Flat& flat, const detail::FlatMemory& memory) {
+  if (flat.requires_grad) return memory.master;
+  return flat.rests_whole ? memory.resting_whole : memory.compute;
+}
 
 /// Pieces to write so that the parameter's authoritative memory on this rank is complete: the
 /// fragment of the own slice, or all of it for a frozen parameter that is always whole.
@@ -26,16 +40,17 @@ std::vector<Piece> pieces_of(const detail::Runtime& runtime, int parameter) {
   const int slot = runtime.plan.slot_of_parameter[at];
   const Flat& flat = runtime.flat(index);
   const detail::FlatMemory& memory = runtime.memory(index);
-  if (!flat.requires_grad && flat.whole == ParametersWhole::Always) {
+  std::byte* own = authority(flat, memory);
+  const Tier tier = tier_of(runtime, flat);
+  if (is_whole(flat)) {
     const Range range = flat.layout.range(slot);
-    return {{0, range.count(), memory.whole + range.begin * size_of(flat.compute), flat.compute}};
+    return {{0, range.count(), own + range.begin * size_of(flat.compute), flat.compute, tier}};
   }
-  std::byte* slice = flat.requires_grad ? memory.master : memory.compute;
   std::vector<Piece> pieces;
   for (const Fragment& fragment : fragments(flat.layout, flat.partition, runtime.shard.rank()))
     if (fragment.parameter == slot)
       pieces.push_back({fragment.parameter_offset, fragment.count,
-                        slice + fragment.slice_offset * size_of(flat.master), flat.master});
+                        own + fragment.slice_offset * size_of(flat.master), flat.master, tier});
   return pieces;
 }
 
@@ -44,17 +59,23 @@ std::vector<Piece> pieces_of(const detail::Runtime& runtime, int parameter) {
 void Engine::Parts::refresh() {
   gatherer.expect_released();
   stale = false;
+  if (runtime.offloads()) runtime.join();
   for (int unit = 0; unit < static_cast<int>(runtime.plan.units.size()); ++unit) {
-    for (int index : runtime.unit(unit).flats) {
-      const Flat& flat = runtime.flat(index);
-      const detail::FlatMemory& memory = runtime.memory(index);
-      if (flat.requires_grad && !flat.master_is_compute)
-        runtime.kernels.cast(memory.master, flat.master, memory.compute, flat.compute,
-                             flat.partition.slice(), runtime.reduce);
-    }
+    gatherer.delivery().begin(unit);
+    for (int index : runtime.unit(unit).flats)
+      if (runtime.flat(index).requires_grad) refresh_flat(index);
     gatherer.publish(unit);
   }
   gatherer.invalidate();
+}
+
+void Engine::Parts::refresh_flat(int index) {
+  const Flat& flat = runtime.flat(index);
+  const detail::Lane lane = runtime.step_lane();
+  if (std::byte* slice = gatherer.delivery().slice(index))
+    lane.kernels.cast(runtime.memory(index).master, flat.master, slice, flat.compute,
+                      flat.partition.slice(), lane.stream);
+  gatherer.delivery().mark(index);
 }
 
 void Engine::initialize(const Initializer& initializer) {
@@ -66,22 +87,24 @@ void Engine::initialize(int parameter, const Initializer& initializer) {
   (void)parameter_spec(parameter);  // is there
   Parts& parts = *parts_;
   parts.prepare_writes("initialize()");
-  for (const Piece& piece : pieces_of(parts.runtime, parameter))
-    parts.runtime.kernels.fill(
-        initializer, piece.dtype, piece.data,
-        parts.runtime.plan.canonical.start(parameter) + piece.parameter_offset, piece.count,
-        parts.runtime.reduce);
+  for (const Piece& piece : pieces_of(parts.runtime, parameter)) {
+    const detail::Lane lane = parts.runtime.lane(piece.tier);
+    lane.kernels.fill(initializer, piece.dtype, piece.data,
+                      parts.runtime.plan.canonical.start(parameter) + piece.parameter_offset,
+                      piece.count, lane.stream);
+  }
   parts.stale = true;
 }
 
-/// Stores `count` elements of the user's, wherever they lie, in device memory as `piece.dtype`;
+/// Stores `count` elements of the user's, wherever they lie, in memory of `tier` as `piece.dtype`;
 /// blocks the host. Where another dtype comes from the host it is staged in blocks.
 void Engine::Parts::take(const void* source, DType dtype, void* destination, DType to,
-                         Elements count) {
+                         Elements count, Tier tier) {
   constexpr Elements block = Elements{1} << 22;
   detail::Runtime& at = runtime;
   if (at.device.kind() == DeviceKind::Host) {
-    at.kernels.cast(source, dtype, destination, to, count, at.reduce);
+    const detail::Lane lane = at.lane(tier);
+    lane.kernels.cast(source, dtype, destination, to, count, lane.stream);
   } else if (dtype == to) {
     at.device.copy(source, destination, count * size_of(to), at.reduce);
   } else {
@@ -108,8 +131,9 @@ void Engine::assign(int parameter, const void* source, DType dtype) {
   parts.prepare_writes("assign()");
   for (const Piece& piece : pieces_of(parts.runtime, parameter))
     parts.take(static_cast<const std::byte*>(source) + piece.parameter_offset * size_of(dtype),
-               dtype, piece.data, piece.dtype, piece.count);
+               dtype, piece.data, piece.dtype, piece.count, piece.tier);
   parts.runtime.reduce.synchronize();
+  parts.runtime.host.synchronize();
   parts.stale = true;
 }
 
@@ -162,11 +186,27 @@ std::byte* Summoned::data(int parameter) const {
          flat.layout.start(plan_->slot_of_parameter[at]) * size_of(flat.master);
 }
 
+/// Collectives take memory of the device.
+void Engine::Parts::summon_flat(const Flat& flat, const std::byte* own, void* whole) {
+  const Elements count = is_whole(flat) ? flat.partition.padded() : flat.partition.slice();
+  const Bytes offset = is_whole(flat) ? 0 : runtime.shard.rank() * count * size_of(flat.master);
+  if (tier_of(runtime, flat) != Tier::Device) {
+    std::byte* part = static_cast<std::byte*>(whole) + offset;
+    runtime.device.copy(own, part, count * size_of(flat.master), runtime.reduce);
+    own = part;
+  } else if (is_whole(flat)) {
+    runtime.kernels.cast(own, flat.master, whole, flat.master, count, runtime.reduce);
+  }
+  if (!is_whole(flat))
+    runtime.shard.all_gather(flat.label, own, whole, count, flat.master, runtime.reduce);
+}
+
 Summoned Engine::summon(int module) {
   Parts& parts = *parts_;
   parts.prepare();
-  parts.gatherer.order_before_reduce();  // masters may lie in what a step still publishes
+  parts.gatherer.order_before_writes();  // masters may lie in what a step still publishes
   detail::Runtime& runtime = parts.runtime;
+  if (runtime.offloads()) runtime.join();
   Summoned summoned;
   summoned.plan_ = &runtime.plan;
   for (int unit : parts.touched(module))
@@ -177,13 +217,7 @@ Summoned Engine::summon(int module) {
       summoned.buffers_.emplace_back(runtime.memory_resource,
                                      flat.partition.padded() * size_of(flat.master));
       if (flat.is_empty()) continue;
-      void* whole = summoned.buffers_.back().data();
-      if (!flat.requires_grad && flat.whole == ParametersWhole::Always)
-        runtime.kernels.cast(memory.whole, flat.compute, whole, flat.compute,
-                             flat.partition.padded(), runtime.reduce);
-      else
-        runtime.shard.all_gather(flat.label, flat.requires_grad ? memory.master : memory.compute,
-                                 whole, flat.partition.slice(), flat.master, runtime.reduce);
+      parts.summon_flat(flat, authority(flat, memory), summoned.buffers_.back().data());
     }
   runtime.reduce.synchronize();
   return summoned;
@@ -198,13 +232,15 @@ void Engine::write_back(const Summoned& summoned) {
     const Flat& flat = runtime.flat(index);
     if (flat.is_empty()) continue;
     const detail::FlatMemory& memory = runtime.memory(index);
-    const auto* whole = static_cast<const std::byte*>(summoned.buffers_[at].data());
-    const bool all = !flat.requires_grad && flat.whole == ParametersWhole::Always;
+    const bool all = is_whole(flat);
     const Elements count = all ? flat.partition.padded() : flat.partition.slice();
     const Bytes own = all ? 0 : runtime.shard.rank() * count * size_of(flat.master);
-    std::byte* target = flat.requires_grad ? memory.master : memory.compute;
-    runtime.kernels.cast(whole + own, flat.master, all ? memory.whole : target, flat.master, count,
-                         runtime.reduce);
+    const auto* source = static_cast<const std::byte*>(summoned.buffers_[at].data()) + own;
+    std::byte* target = authority(flat, memory);
+    if (tier_of(runtime, flat) != Tier::Device)
+      runtime.device.copy(source, target, count * size_of(flat.master), runtime.reduce);
+    else
+      runtime.kernels.cast(source, flat.master, target, flat.master, count, runtime.reduce);
   }
   runtime.reduce.synchronize();
   parts.stale = true;

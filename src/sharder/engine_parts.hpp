@@ -79,9 +79,13 @@ struct Engine::Parts {
   detail::Divisor default_divisor() const;
   /// Parameters are about to be written by the reduce stream.
   void order_parameter_writes();
-  void take(const void* source, DType dtype, void* destination, DType to, Elements count);
+  void take(const void* source, DType dtype, void* destination, DType to, Elements count,
+            Tier tier);
   /// Compute copies and whole parameters follow the masters.
   void refresh();
+  void refresh_flat(int flat);
+  /// `whole` = all of the flat's masters, of which this rank has `own`.
+  void summon_flat(const Flat& flat, const std::byte* own, void* whole);
 };
 
 }  // namespace flatshard

@@ -11,8 +11,7 @@ FlatState Engine::flat_state(int index) const {
   const detail::FlatMemory& memory = parts_->runtime.memory(index);
   if (flat.is_empty()) return {};
   if (flat.requires_grad) return {memory.master, nullptr, memory.states};
-  const bool always = flat.whole == ParametersWhole::Always;
-  return {memory.compute, always ? memory.whole : nullptr, {}};
+  return {memory.compute, memory.resting_whole, {}};
 }
 
 void Engine::begin_state_read(const char* call) {

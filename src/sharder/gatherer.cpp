@@ -9,19 +9,26 @@ namespace flatshard::detail {
 
 Gatherer::Gatherer(Runtime& runtime, Elements max_live)
     : runtime_(runtime),
+      delivery_(runtime),
       max_live_(max_live),
       states_(runtime.plan.units.size()),
       slots_(static_cast<std::size_t>(runtime.plan.gather_slots)),
       gathered_(runtime.make_event()),
-      changed_(runtime.make_event()) {
+      changed_(runtime.make_event()),
+      uploaded_(runtime.make_event()),
+      downloaded_(runtime.make_event()) {
   for (State& unit : states_) {
     unit.ready = runtime.make_event();
     unit.published = runtime.make_event();
     unit.stepped = runtime.make_event();
+    unit.lifted = runtime.make_event();
+    unit.lowered = runtime.make_event();
   }
   for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
     slots_[slot].data = runtime.address(Role::GatherRing, static_cast<int>(slot));
     slots_[slot].free = runtime.make_event();
+    slots_[slot].filled = runtime.make_event();
+    slots_[slot].lowered = runtime.make_event();
   }
 }
 
@@ -62,10 +69,13 @@ void Gatherer::gather(int unit) {
                                 "max_live_elements {}",
                                 plan.name, plan.gathered_elements, live_, max_live_));
   if (plan.ring_bytes > 0) gathering.slot = take_slot(unit);
+  if (runtime_.offloads()) runtime_.gather.wait(delivery_.delivered(unit));
   for (int flat : plan.flats) gather_flat(flat, gathering);
   gathering.secondary = runtime_.plan.request.strategy.secondary_shard;
   gathering.present = true;
   runtime_.gather.record(*gathering.ready);
+  if (gathering.slot >= 0)
+    runtime_.gather.record(*slots_[static_cast<std::size_t>(gathering.slot)].filled);
   live_ += plan.gathered_elements;
   peak_live_ = std::max(peak_live_, live_);
 }
@@ -79,9 +89,33 @@ void Gatherer::gather_flat(int index, State& unit_state) {
     destination = slots_[static_cast<std::size_t>(unit_state.slot)].data + flat.gather_offset;
   if (unit_state.secondary && memory.secondary != nullptr)
     return gather_from_secondary(flat, memory, destination);
-  runtime_.shard.all_gather(flat.label, memory.compute, destination, flat.partition.slice(),
-                            flat.compute, runtime_.gather);
+  const std::byte* own = memory.compute;
+  if (flat.parameters_rest == Tier::Host) {
+    lift(flat, memory, unit_state, destination);
+    if (flat.rests_whole) return;
+    own = own_part(flat, destination);
+  }
+  runtime_.shard.all_gather(flat.label, own, destination, flat.partition.slice(), flat.compute,
+                            runtime_.gather);
   if (memory.secondary != nullptr) keep_secondary(flat, memory, destination);
+}
+
+/// Copies what rests on the host, the slice or all of it, to its place in `whole`.
+void Gatherer::lift(const Flat& flat, const FlatMemory& memory, State& unit_state,
+                    std::byte* whole) {
+  Stream& upload = runtime_.upload;
+  for (Event* event :
+       {&delivery_.delivered(flat.unit), unit_state.published.get(), unit_state.ready.get()})
+    upload.wait(*event);
+  const Elements count = flat.rests_whole ? flat.partition.padded() : flat.partition.slice();
+  runtime_.device.copy(flat.rests_whole ? memory.resting_whole : memory.compute,
+                       flat.rests_whole ? whole : own_part(flat, whole),
+                       count * size_of(flat.compute), upload);
+  runtime_.order(upload, *unit_state.lifted, runtime_.gather);
+}
+
+std::byte* Gatherer::own_part(const Flat& flat, std::byte* whole) const {
+  return whole + runtime_.shard.rank() * flat.partition.slice() * size_of(flat.compute);
 }
 
 void Gatherer::gather_from_secondary(const Flat& flat, const FlatMemory& memory, std::byte* whole) {
@@ -112,8 +146,12 @@ int Gatherer::take_slot(int unit) {
           "no buffer is free to gather unit '{}': {} units are in use at once. Wrap modules "
           "that are used together into one unit, or raise prefetch_forward",
           runtime_.unit(unit).name, slots_.size()));
-  slots_[static_cast<std::size_t>(slot)].unit = unit;
-  runtime_.gather.wait(*slots_[static_cast<std::size_t>(slot)].free);
+  Slot& taken = slots_[static_cast<std::size_t>(slot)];
+  taken.unit = unit;
+  runtime_.gather.wait(*taken.free);
+  if (runtime_.offloads())
+    for (Event* event : {taken.free.get(), taken.filled.get(), taken.lowered.get()})
+      runtime_.upload.wait(*event);
   return slot;
 }
 
@@ -154,23 +192,83 @@ void Gatherer::invalidate() {
   }
 }
 
-void Gatherer::publish(int unit) {
-  State& published = state(unit);
-  runtime_.order(runtime_.reduce, *published.stepped, runtime_.gather);
-  for (int index : runtime_.unit(unit).flats) {
-    const Flat& flat = runtime_.flat(index);
-    if (flat.whole != ParametersWhole::Always || !flat.requires_grad || flat.is_empty()) continue;
-    if (runtime_.plan.shard_group == 1) continue;
-    const FlatMemory& memory = runtime_.memory(index);
-    const Bytes own = runtime_.shard.rank() * flat.partition.slice() * size_of(flat.compute);
-    runtime_.shard.all_gather(flat.label, memory.whole + own, memory.whole, flat.partition.slice(),
-                              flat.compute, runtime_.gather);
-  }
-  runtime_.gather.record(*published.published);
+/// Every rank of the group is to have all of the flat, which rests on `tier`.
+bool Gatherer::is_published(int index, Tier tier) const {
+  const Flat& flat = runtime_.flat(index);
+  return flat.rests_whole && flat.requires_grad && flat.parameters_rest == tier &&
+         !flat.is_empty() && runtime_.plan.shard_group > 1;
 }
 
-void Gatherer::order_before_reduce() {
-  runtime_.order(runtime_.gather, *gathered_, runtime_.reduce);
+void Gatherer::publish(int unit, bool within_backward) {
+  State& published = state(unit);
+  const bool offloads = runtime_.offloads();
+  if (offloads)
+    delivery_.deliver(unit);
+  else
+    runtime_.order(runtime_.reduce, *published.stepped, runtime_.gather);
+  Stream* last = offloads ? &delivery_.stream(unit) : &runtime_.gather;
+  for (int index : runtime_.unit(unit).flats) {
+    if (!is_published(index, Tier::Device)) continue;
+    const Flat& flat = runtime_.flat(index);
+    const FlatMemory& memory = runtime_.memory(index);
+    if (offloads) runtime_.gather.wait(delivery_.delivered(unit));
+    last = &runtime_.gather;
+    runtime_.shard.all_gather(flat.label, memory.compute, memory.whole, flat.partition.slice(),
+                              flat.compute, runtime_.gather);
+  }
+  last->record(*published.published);
+  if (!within_backward) publish_on_host(unit);
+}
+
+/// Through buffers of the device that gathers fill in a step.
+void Gatherer::publish_on_host(int unit) {
+  bool any = false;
+  for (int index : runtime_.unit(unit).flats) {
+    if (!is_published(index, Tier::Host)) continue;
+    if (!any) runtime_.gather.wait(*state(unit).published);
+    any = true;
+    publish_through_device(index);
+  }
+  if (any) runtime_.gather.record(*state(unit).published);
+}
+
+/// Own slice up, all slices together, all of it down.
+void Gatherer::publish_through_device(int index) {
+  const Flat& flat = runtime_.flat(index);
+  const FlatMemory& memory = runtime_.memory(index);
+  State& publishing = state(flat.unit);
+  std::byte* whole = memory.whole;
+  Slot* slot = nullptr;
+  if (whole == nullptr) {
+    slot = &slots_[static_cast<std::size_t>(flat.unit) % slots_.size()];
+    whole = slot->data + flat.gather_offset;
+    for (Event* event : {slot->free.get(), slot->filled.get(), slot->lowered.get()})
+      runtime_.upload.wait(*event);
+  }
+  const Elements slice = flat.partition.slice();
+  for (Event* event : {&delivery_.delivered(flat.unit), publishing.ready.get()})
+    runtime_.upload.wait(*event);
+  runtime_.device.copy(memory.compute, own_part(flat, whole), slice * size_of(flat.compute),
+                       runtime_.upload);
+  runtime_.order(runtime_.upload, *publishing.lifted, runtime_.gather);
+  runtime_.shard.all_gather(flat.label, own_part(flat, whole), whole, slice, flat.compute,
+                            runtime_.gather);
+  runtime_.order(runtime_.gather, *publishing.stepped, runtime_.download);
+  runtime_.device.copy(whole, memory.resting_whole, flat.partition.padded() * size_of(flat.compute),
+                       runtime_.download);
+  runtime_.order(runtime_.download, *publishing.lowered, runtime_.gather);
+  if (slot != nullptr) runtime_.download.record(*slot->lowered);
+}
+
+/// Gathers read slices on the device, and end after what they were lifted from the host by. A host
+/// step writes what lifts read and publications wrote.
+void Gatherer::order_before_writes() {
+  const OffloadTraits& tiers = runtime_.plan.request.offload;
+  const bool on_host = tiers.optimizer == Tier::Host;
+  runtime_.order(runtime_.gather, *gathered_, on_host ? runtime_.upload : runtime_.reduce);
+  if (!on_host || tiers.parameters != Tier::Host) return;
+  runtime_.order(runtime_.upload, *uploaded_, runtime_.host);
+  runtime_.order(runtime_.download, *downloaded_, runtime_.host);
 }
 
 std::byte* Gatherer::whole(int index) const {

@@ -1,7 +1,7 @@
 // Makes parameters whole and lets them go: gathers, ring slots, prefetch, secondary shards.
 #pragma once
 
-#include "runtime.hpp"
+#include "delivery.hpp"
 
 namespace flatshard::detail {
 
@@ -24,12 +24,16 @@ class Gatherer {
   /// Parameters have changed: nothing gathered stays valid. Later gathers run after all that the
   /// reduce stream has been given so far.
   void invalidate();
-  /// Sends the unit's updated slices of always-whole flats to every rank of the shard group, after
-  /// what the reduce stream has been given so far.
-  void publish(int unit);
-  /// The reduce stream waits for all gathers issued so far: they read the slices that a step
-  /// writes.
-  void order_before_reduce();
+  /// Where the optimizer writes the unit's slices; begin() before, publish() after.
+  Delivery& delivery() { return delivery_; }
+  /// Delivers the unit's updated slices, and sends those of flats that rest whole to every rank of
+  /// the shard group, after what the optimizer's lane has been given so far. Between the calls of a
+  /// backward, flats that rest whole on the host are left to publish_on_host(): no buffer is free.
+  void publish(int unit, bool within_backward = false);
+  /// The rest of it; no unit is held.
+  void publish_on_host(int unit);
+  /// The streams that write parameters wait for all that was issued so far and reads them.
+  void order_before_writes();
 
   /// Address of the whole flat; null while its unit is absent.
   std::byte* whole(int flat) const;
@@ -46,11 +50,15 @@ class Gatherer {
     std::unique_ptr<Event> ready;      // recorded on the gather stream
     std::unique_ptr<Event> published;  // the same, for always-whole flats
     std::unique_ptr<Event> stepped;    // recorded on the reduce stream
+    std::unique_ptr<Event> lifted;     // recorded on the upload stream
+    std::unique_ptr<Event> lowered;    // recorded on the download stream
   };
   struct Slot {
     int unit = -1;
     std::byte* data = nullptr;
-    std::unique_ptr<Event> free;  // recorded on the compute stream
+    std::unique_ptr<Event> free;     // recorded on the compute stream
+    std::unique_ptr<Event> filled;   // recorded on the gather stream
+    std::unique_ptr<Event> lowered;  // recorded on the download stream
   };
 
   State& state(int unit) { return states_[static_cast<std::size_t>(unit)]; }
@@ -59,6 +67,10 @@ class Gatherer {
   void gather(int unit);
   void gather_flat(int flat, State& unit_state);
   void gather_from_secondary(const Flat& flat, const FlatMemory& memory, std::byte* whole);
+  void lift(const Flat& flat, const FlatMemory& memory, State& unit_state, std::byte* whole);
+  std::byte* own_part(const Flat& flat, std::byte* whole) const;
+  void publish_through_device(int flat);
+  bool is_published(int flat, Tier tier) const;
   void keep_secondary(const Flat& flat, const FlatMemory& memory, const std::byte* whole);
   int free_slot() const;
   int take_slot(int unit);
@@ -67,14 +79,17 @@ class Gatherer {
   void drop(int unit);
 
   Runtime& runtime_;
+  Delivery delivery_;
   Elements max_live_;
   int outstanding_ = 0;  // prefetched units not used yet
   Elements live_ = 0;
   Elements peak_live_ = 0;
   std::vector<State> states_;
   std::vector<Slot> slots_;
-  std::unique_ptr<Event> gathered_;  // recorded on the gather stream
-  std::unique_ptr<Event> changed_;   // recorded on the reduce stream
+  std::unique_ptr<Event> gathered_;    // recorded on the gather stream
+  std::unique_ptr<Event> changed_;     // recorded on the reduce stream
+  std::unique_ptr<Event> uploaded_;    // recorded on the upload stream
+  std::unique_ptr<Event> downloaded_;  // recorded on the download stream
 };
 
 }  // namespace flatshard::detail

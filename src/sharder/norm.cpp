@@ -16,9 +16,12 @@ std::vector<NormAdd> shifted(const std::vector<TreeAdd>& adds, int by) {
 
 GradientNorm::GradientNorm(Runtime& runtime, NormKind kind, NormHook hook)
     : runtime_(runtime),
+      lane_(runtime.step_lane()),
       kind_(kind),
       hook_(std::move(hook)),
       values_(reinterpret_cast<double*>(runtime.address(Role::Control, control_norm))),
+      host_values_(reinterpret_cast<double*>(runtime.address(Role::Control, control_host_norm))),
+      summed_(runtime.make_event()),
       value_count_(norm_values(runtime.plan)) {
   const Plan& plan = runtime.plan;
   const auto rank = static_cast<std::size_t>(runtime.shard.rank());
@@ -51,14 +54,31 @@ void GradientNorm::pass(NormKind kind, double* values) {
   const Plan& plan = runtime_.plan;
   if (plan.norm.root < 0) return;
   const auto bytes = static_cast<Bytes>(sizeof(double)) * value_count_;
-  runtime_.kernels.zero(values, bytes, runtime_.reduce);
-  sum_leaves(kind, values);
-  merge(kind, local_adds_, values);
+  double* local = local_values(values);
+  lane_.kernels.zero(local, bytes, lane_.stream);
+  sum_leaves(kind, local);
+  merge(kind, local_adds_, local, lane_);
+  if (local != values) send_to_device(local, values);
   double* exchange = values + plan.norm_leaves;
   runtime_.shard.all_gather("norm", exchange + runtime_.shard.rank() * plan.norm.nodes_per_rank,
                             exchange, plan.norm.nodes_per_rank, DType::Float64, runtime_.reduce);
-  merge(kind, global_adds_, values);
+  merge(kind, global_adds_, values, {runtime_.kernels, runtime_.reduce});
   if (hook_) hook_(exchange + plan.norm.root, kind, runtime_.reduce);
+}
+
+/// Where the leaves of a pass, which ends at `values`, are summed.
+double* GradientNorm::local_values(double* values) const {
+  return host_values_ == nullptr ? values : host_values_ + (values - values_);
+}
+
+/// What this rank gives to the exchange.
+void GradientNorm::send_to_device(const double* local, double* values) {
+  const Plan& plan = runtime_.plan;
+  const Elements own = plan.norm_leaves + runtime_.shard.rank() * plan.norm.nodes_per_rank;
+  runtime_.order(lane_.stream, *summed_, runtime_.reduce);
+  runtime_.device.copy(local + own, values + own,
+                       plan.norm.nodes_per_rank * static_cast<Bytes>(sizeof(double)),
+                       runtime_.reduce);
 }
 
 void GradientNorm::sum_leaves(NormKind kind, double* values) {
@@ -66,19 +86,17 @@ void GradientNorm::sum_leaves(NormKind kind, double* values) {
     const std::byte* slice = runtime_.memory(group.flat).gradient_slice;
     const DType dtype = runtime_.flat(group.flat).accumulate;
     if (kind == NormKind::Two)
-      runtime_.kernels.square_sums(slice, dtype, group.nodes, values + group.first,
-                                   runtime_.reduce);
+      lane_.kernels.square_sums(slice, dtype, group.nodes, values + group.first, lane_.stream);
     else
-      runtime_.kernels.absolute_maxima(slice, dtype, group.nodes, values + group.first,
-                                       runtime_.reduce);
+      lane_.kernels.absolute_maxima(slice, dtype, group.nodes, values + group.first, lane_.stream);
   }
 }
 
-void GradientNorm::merge(NormKind kind, std::span<const NormAdd> adds, double* values) {
+void GradientNorm::merge(NormKind kind, std::span<const NormAdd> adds, double* values, Lane lane) {
   if (kind == NormKind::Two)
-    runtime_.kernels.add_nodes(adds, values, runtime_.reduce);
+    lane.kernels.add_nodes(adds, values, lane.stream);
   else
-    runtime_.kernels.max_nodes(adds, values, runtime_.reduce);
+    lane.kernels.max_nodes(adds, values, lane.stream);
 }
 
 }  // namespace flatshard::detail

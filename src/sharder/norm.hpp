@@ -5,7 +5,8 @@
 
 namespace flatshard::detail {
 
-/// Enqueues on the reduce stream; the result stays in device memory.
+/// Leaves are summed where the gradients of a step are; then ranks exchange on the reduce stream,
+/// and the result stays in device memory.
 class GradientNorm {
  public:
   GradientNorm(Runtime& runtime, NormKind kind, NormHook hook);
@@ -28,15 +29,20 @@ class GradientNorm {
 
   void pass(NormKind kind, double* values);
   void sum_leaves(NormKind kind, double* values);
-  void merge(NormKind kind, std::span<const NormAdd> adds, double* values);
+  void send_to_device(const double* local, double* values);
+  static void merge(NormKind kind, std::span<const NormAdd> adds, double* values, Lane lane);
+  double* local_values(double* values) const;
   double* values_of(int pass) const { return values_ + pass * value_count_; }
   double* result_of(int pass) const;
 
   Runtime& runtime_;
+  Lane lane_;  // of the gradients
   NormKind kind_;
   NormHook hook_;
   bool checks_largest_ = false;
   double* values_;
+  double* host_values_;            // null: the gradients are on the device
+  std::unique_ptr<Event> summed_;  // recorded on the gradients' lane
   Elements value_count_;
   std::vector<Group> groups_;
   std::vector<NormAdd> local_adds_;  // among this rank's leaves, then into its part of the exchange

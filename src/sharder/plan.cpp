@@ -16,6 +16,9 @@ void check_request(const PlanRequest& request) {
   FLATSHARD_EXPECTS(states >= 0 && states <= max_optimizer_states,
                     fmt::format("the optimizer has {} states; at most {} are supported", states,
                                 max_optimizer_states));
+  for (const Tier tier : {request.offload.parameters, request.offload.optimizer})
+    FLATSHARD_EXPECTS(tier != Tier::Nvme,
+                      "nothing can rest on NVMe in this version: place it on the device or host");
 }
 
 }  // namespace
@@ -25,14 +28,32 @@ std::string_view name_of(Role role) {
       "master",        "compute shard",      "whole parameters", "secondary shard",
       "gradient",      "partial sums",       "optimizer state",  "gather ring",
       "gradient ring", "gradient of a unit", "reduce scratch",   "exchange",
-      "control",       "registered buffers"};
+      "control",       "registered buffers", "reduced gradient", "staging"};
   return names[static_cast<std::size_t>(role)];
+}
+
+std::string_view name_of(Memory memory) {
+  constexpr std::array<std::string_view, memory_count> names{"device memory", "pinned host memory",
+                                                             "pageable host memory"};
+  return names[static_cast<std::size_t>(memory)];
 }
 
 Bytes Plan::bytes(Role role) const {
   Bytes sum = 0;
   for (const Block& block : blocks) sum += block.role == role ? block.bytes : 0;
   return sum;
+}
+
+Bytes Plan::bytes(Role role, Memory memory) const {
+  Bytes sum = 0;
+  for (const Block& block : blocks)
+    sum += block.role == role && block.memory == memory ? block.bytes : 0;
+  return sum;
+}
+
+Bytes Plan::bytes(Memory memory) const {
+  if (memory == Memory::Device) return arena_bytes;
+  return memory == Memory::Pinned ? pinned_bytes : pageable_bytes;
 }
 
 const Block* Plan::block(Role role, int owner, int index) const {
@@ -42,7 +63,9 @@ const Block* Plan::block(Role role, int owner, int index) const {
   return found == blocks.end() ? nullptr : &*found;
 }
 
-Plan make_plan(const Model& model, const PlanRequest& request, const Options& options) {
+Plan make_plan(const Model& model, const PlanRequest& asked, const Options& options) {
+  PlanRequest request = asked;
+  if (options.offload) request.offload = *options.offload;
   check_request(request);
   if (options.loss_scale) validate(*options.loss_scale);
   Plan plan;
@@ -54,7 +77,7 @@ Plan make_plan(const Model& model, const PlanRequest& request, const Options& op
   detail::plan_flats(plan, model, options);
   detail::plan_slices(plan, model, options);
   detail::plan_sizes(plan, options);
-  detail::plan_blocks(plan, model);
+  detail::plan_blocks(plan, model, options);
   detail::plan_promises(plan);
   return plan;
 }

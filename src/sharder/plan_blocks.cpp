@@ -8,16 +8,23 @@ namespace flatshard::detail {
 
 namespace {
 
-/// Where the parameters of a flat rest: the master's slice, the slice that gathers send, the whole.
-void add_parameter_blocks(Arena& arena, const Flat& flat, int index) {
-  const bool always = flat.whole == ParametersWhole::Always;
+/// Where the parameters of a flat rest: the master's slice; the slice that gathers send, or all of
+/// it; the whole on the device.
+void add_parameter_blocks(Arena& arena, const Plan& plan, const Flat& flat, int index) {
   const bool shared = flat.requires_grad && flat.master_is_compute;  // one copy, both roles
-  if (flat.requires_grad && !(always && shared))
-    arena.add(Role::Master, index, 0, slice_bytes(flat, flat.master));
-  if (!always && !shared) arena.add(Role::Compute, index, 0, slice_bytes(flat, flat.compute));
-  if (flat.whole != ParametersWhole::PerUse)
-    arena.add(Role::Whole, index, 0, whole_bytes(flat, flat.compute),
-              slice_bytes(flat, flat.compute));
+  const bool on_host = flat.parameters_rest == Tier::Host;
+  const Bytes slice = slice_bytes(flat, flat.compute);
+  const Bytes whole = whole_bytes(flat, flat.compute);
+  const Wish beside_optimizer{plan.request.offload.optimizer,
+                              moves(flat, plan) && !stages(flat, plan)};
+  const Wish at_rest{flat.parameters_rest, true};
+  if (flat.requires_grad && !(flat.rests_whole && shared))
+    arena.add(Role::Master, index, 0, slice_bytes(flat, flat.master), 0, beside_optimizer);
+  if (flat.rests_whole && on_host)
+    arena.add(Role::Compute, index, 0, whole, slice, at_rest);
+  else if (!flat.rests_whole && !shared)
+    arena.add(Role::Compute, index, 0, slice, 0, at_rest);
+  if (flat.whole != ParametersWhole::PerUse) arena.add(Role::Whole, index, 0, whole, slice);
 }
 
 void add_gradient_blocks(Arena& arena, const Plan& plan, const Flat& flat, int index) {
@@ -25,26 +32,30 @@ void add_gradient_blocks(Arena& arena, const Plan& plan, const Flat& flat, int i
   const Bytes slice = slice_bytes(flat, flat.accumulate);
   const Bytes bytes = whole ? whole_bytes(flat, flat.accumulate) : slice;
   const Bytes stride = whole ? slice : 0;
-  arena.add(Role::Gradient, index, 0, bytes, stride);
+  const Tier tier = sums_on_host(plan) ? Tier::Host : Tier::Device;
+  arena.add(Role::Gradient, index, 0, bytes, stride, {tier, true});
   for (int sum = 0; sum < plan.partial_sums; ++sum)
-    arena.add(Role::Partial, index, sum, bytes, stride);
+    arena.add(Role::Partial, index, sum, bytes, stride, {tier, false});
+  if (steps_on_host(plan) && tier == Tier::Device)
+    arena.add(Role::ReducedGradient, index, 0, slice, 0, {Tier::Host, true});
 }
 
 /// What the optimizer step of a flat streams, and the partial sums that end in its gradient.
 void add_step_blocks(Arena& arena, const Plan& plan, const Flat& flat, int index) {
   arena.begin_group();
-  add_parameter_blocks(arena, flat, index);
+  add_parameter_blocks(arena, plan, flat, index);
   if (!flat.requires_grad) return;
   add_gradient_blocks(arena, plan, flat, index);
   for (int state = 0; state < plan.request.optimizer_states; ++state)
-    arena.add(Role::State, index, state, slice_bytes(flat, flat.state));
+    arena.add(Role::State, index, state, slice_bytes(flat, flat.state), 0,
+              {plan.request.offload.optimizer, false});
 }
 
 void add_flat_blocks(Arena& arena, const Plan& plan) {
   for (int index = 0; index < count_of(plan.flats); ++index) {
     const Flat& flat = at(plan.flats, index);
     add_step_blocks(arena, plan, flat, index);
-    if (plan.request.strategy.secondary_shard && flat.whole == ParametersWhole::PerUse)
+    if (has_secondary(flat, plan))
       arena.add(Role::Secondary, index, 0, bytes_of(secondary_slice(flat, plan), flat.compute));
   }
 }
@@ -81,9 +92,31 @@ void add_ring_blocks(Arena& arena, const Plan& plan) {
   for (int unit = 0; unit < count_of(plan.units); ++unit)
     if (at(plan.units, unit).dedicated)
       arena.add(Role::GradientUnit, unit, 0, at(plan.units, unit).gradient_bytes);
-  arena.add(Role::Scratch, 0, 0, plan.landing_bytes);
+  for (int slot = 0; slot < plan.landing_slots; ++slot)
+    arena.add(Role::Scratch, 0, slot, plan.landing_bytes);
   arena.add(Role::Scratch, 1, 0, plan.wide_bytes);
   arena.add(Role::Exchange, 0, 0, largest_exchange(plan));
+}
+
+/// What is on its way: slices that a step made beside the optimizer, gradients that have arrived.
+void add_staging_blocks(Arena& arena, const Plan& plan) {
+  arena.begin_group();
+  const Wish beside_optimizer{plan.request.offload.optimizer, true};
+  for (int slot = 0; slot < plan.staging_slots; ++slot)
+    arena.add(Role::Staging, staging_parameters, slot, plan.staging_slot_bytes, 0,
+              beside_optimizer);
+  for (int slot = 0; slot < plan.landing_slots; ++slot)
+    arena.add(Role::Staging, staging_gradients, slot, plan.arrival_bytes, 0, {Tier::Host, true});
+}
+
+/// What the host's part of a step reads and writes beside elements.
+void add_host_control_blocks(Arena& arena, const Plan& plan) {
+  if (!steps_on_host(plan)) return;
+  arena.add(Role::Control, control_host_step, 0,
+            static_cast<Bytes>(sizeof(StepScalars)) + bytes_of(count_of(plan.flats), DType::Int64),
+            0, {Tier::Host, true});
+  arena.add(Role::Control, control_host_norm, 0,
+            plan.norm_passes * bytes_of(norm_values(plan), DType::Float64), 0, {Tier::Host, true});
 }
 
 void add_control_blocks(Arena& arena, const Plan& plan) {
@@ -94,6 +127,7 @@ void add_control_blocks(Arena& arena, const Plan& plan) {
             plan.norm_passes * bytes_of(norm_values(plan), DType::Float64));
   arena.add(Role::Control, control_functors, 0,
             bytes_of(plan.device_groups * Elements{max_functor_bytes}, DType::UInt8));
+  add_host_control_blocks(arena, plan);
 }
 
 void add_registered_blocks(Arena& arena, const Model& model) {
@@ -106,13 +140,14 @@ void add_registered_blocks(Arena& arena, const Model& model) {
 
 }  // namespace
 
-void plan_blocks(Plan& plan, const Model& model) {
+void plan_blocks(Plan& plan, const Model& model, const Options& options) {
   Arena arena(plan);
   add_flat_blocks(arena, plan);
   add_ring_blocks(arena, plan);
+  add_staging_blocks(arena, plan);
   add_control_blocks(arena, plan);
   add_registered_blocks(arena, model);
-  arena.finish();
+  arena.finish(options.pinned_budget);
 }
 
 }  // namespace flatshard::detail

@@ -17,8 +17,8 @@ void plan_flats(Plan& plan, const Model& model, const Options& options);
 void plan_slices(Plan& plan, const Model& model, const Options& options);
 /// What is whole at once: sizes of units, rings and scratch; refuses a cap that is too low.
 void plan_sizes(Plan& plan, const Options& options);
-/// Every block of the arena.
-void plan_blocks(Plan& plan, const Model& model);
+/// Every block of the arenas.
+void plan_blocks(Plan& plan, const Model& model, const Options& options);
 /// What is promised of the bits.
 void plan_promises(Plan& plan);
 
@@ -35,10 +35,17 @@ int count_of(const Container& container) {
 
 /// What Role::Control blocks hold, by owner.
 enum ControlBlock {
-  control_state,    // a DeviceControl
-  control_times,    // (flats) int64 time steps, (flats) int64 who takes part in this step
-  control_norm,     // norm_passes times norm_values(plan) doubles
-  control_functors  // (device groups, max_functor_bytes) bytes: hyper-parameters of each group
+  control_state,      // a DeviceControl
+  control_times,      // (flats) int64 time steps, (flats) int64 who takes part in this step
+  control_norm,       // norm_passes times norm_values(plan) doubles
+  control_functors,   // (device groups, max_functor_bytes) bytes: hyper-parameters of each group
+  control_host_step,  // on the host: the decision's StepScalars, (flats) int64 time steps
+  control_host_norm   // on the host: as control_norm
+};
+/// What Role::Staging blocks hold, by owner.
+enum StagingBlock {
+  staging_parameters,  // compute-dtype slices that the step made, beside the optimizer
+  staging_gradients    // on the host: reduced slices that are about to be added
 };
 
 inline constexpr int report_ring = 4;  // steps whose reports are kept
@@ -49,6 +56,21 @@ struct DeviceControl {
   StepControl reported;  // step in backward: what is known once all gradients are
   std::array<StepReport, report_ring> reports;
 };
+
+/// The optimizer steps on the host, in its memory.
+inline bool steps_on_host(const Plan& plan) { return plan.request.offload.optimizer == Tier::Host; }
+/// Gradients accumulate beside that optimizer: no later reduction needs the sums on the device.
+inline bool sums_on_host(const Plan& plan) {
+  return steps_on_host(plan) && plan.moment == ReduceMoment::Micro;
+}
+/// What a step makes of a flat goes to another tier.
+inline bool moves(const Flat& flat, const Plan& plan) {
+  return flat.requires_grad && flat.parameters_rest != plan.request.offload.optimizer;
+}
+/// And is rounded beside the optimizer first.
+inline bool stages(const Flat& flat, const Plan& plan) {
+  return moves(flat, plan) && flat.step_row.writes_copy;
+}
 
 /// Doubles of one norm pass: leaves of this rank, then the nodes of all ranks.
 inline Elements norm_values(const Plan& plan) {
@@ -63,6 +85,12 @@ inline DType wide_of(DType contribution) {
 /// The dtype of what a rank contributes to a reduction over ranks.
 inline DType contribution_of(const Flat& flat, ReduceMoment moment) {
   return moment == ReduceMoment::Boundary ? flat.accumulate : flat.compute;
+}
+
+/// A second, in-group shard serves later gathers of the flat.
+inline bool has_secondary(const Flat& flat, const Plan& plan) {
+  return plan.request.strategy.secondary_shard && flat.whole == ParametersWhole::PerUse &&
+         !flat.rests_whole;
 }
 
 /// Elements of a flat that one rank keeps in its secondary shard.

@@ -40,8 +40,19 @@ PrecisionTraits frozen(DType compute) { return {compute, compute, compute, compu
 
 bool is_persistent(const ParameterSpec& parameter, const Plan& plan, const Options& options) {
   const bool released = plan.request.strategy.parameters_whole != ParametersWhole::Always;
-  return released && plan.shard_group > 1 && options.persistence_threshold > 0 &&
+  const bool leaves = plan.request.offload.parameters != Tier::Device;
+  return ((released && plan.shard_group > 1) || leaves) && options.persistence_threshold > 0 &&
          parameter.numel() <= options.persistence_threshold;
+}
+
+Tier rest_of(const FlatKey& key, const Plan& plan) {
+  return key.persistent ? Tier::Device : plan.request.offload.parameters;
+}
+
+/// Between uses, wherever that is.
+bool rests_whole(const FlatKey& key, const Plan& plan) {
+  return key.persistent || plan.shard_group == 1 ||
+         plan.request.strategy.parameters_whole == ParametersWhole::Always;
 }
 
 FlatKey key_of(const ParameterSpec& parameter, const ModuleSpec& module, const Plan& plan,
@@ -60,10 +71,14 @@ FlatKey key_of(const ParameterSpec& parameter, const ModuleSpec& module, const P
 }
 
 ParametersWhole whole_of(const FlatKey& key, const UnitPlan& unit, const Plan& plan) {
-  const ParametersWhole strategy = plan.request.strategy.parameters_whole;
-  if (key.persistent || plan.shard_group == 1) return ParametersWhole::Always;
-  if (strategy == ParametersWhole::PerUse && unit.dedicated) return ParametersWhole::UntilBackward;
-  return strategy;
+  ParametersWhole whole = plan.request.strategy.parameters_whole;
+  if (rest_of(key, plan) == Tier::Device) {
+    if (rests_whole(key, plan)) return ParametersWhole::Always;
+  } else if (whole == ParametersWhole::Always) {
+    whole = ParametersWhole::PerUse;
+  }
+  if (whole == ParametersWhole::PerUse && unit.dedicated) return ParametersWhole::UntilBackward;
+  return whole;
 }
 
 /// Nothing has to be added, moved or converted between backward and the accumulated gradient.
@@ -87,9 +102,12 @@ Flat make_flat(const FlatKey& key, int unit_index, const Plan& plan) {
           .persistent = key.persistent,
           .skip_when_unused = key.skip_module >= 0,
           .whole = whole_of(key, unit, plan),
+          .parameters_rest = rest_of(key, plan),
+          .rests_whole = rests_whole(key, plan),
           .layout = FlatLayout({}, 1),
           .partition = Partition(0, 1, 1),
-          .master_is_compute = key.roles.master == key.roles.compute,
+          .master_is_compute = key.roles.master == key.roles.compute &&
+                               rest_of(key, plan) == plan.request.offload.optimizer,
           .gradient_in_place = writes_in_place(key, plan),
           .step_row = step_row(key.roles),
           .runs = {}};
@@ -139,6 +157,18 @@ void order_by_group(Flat& flat, const Model& model) {
             [&](int left, int right) { return place(left) < place(right); });
 }
 
+/// Where gradients of one micro-step are the step's, and sums of them are formed alike at either
+/// moment, a step on the host takes each as soon as backward has it.
+void take_gradients_at_once(Plan& plan) {
+  const bool single = plan.max_micro_steps == 1 && plan.moment == ReduceMoment::Boundary;
+  const bool alike = std::all_of(plan.flats.begin(), plan.flats.end(), [](const Flat& flat) {
+    return !flat.requires_grad || wide_of(flat.accumulate) == wide_of(flat.compute);
+  });
+  if (single && alike) plan.moment = ReduceMoment::Micro;
+  for (Flat& flat : plan.flats)
+    if (sums_on_host(plan)) flat.gradient_in_place = false;
+}
+
 void index_parameters(Plan& plan, const Model& model) {
   plan.flat_of_parameter.resize(model.parameters().size());
   plan.slot_of_parameter.resize(model.parameters().size());
@@ -166,6 +196,7 @@ void plan_flats(Plan& plan, const Model& model, const Options& options) {
         check_parameter(spec, options);
         flattener.add(parameter, unit, key_of(spec, at(model.modules(), module), plan, options));
       }
+  if (steps_on_host(plan)) take_gradients_at_once(plan);
   index_parameters(plan, model);
 }
 

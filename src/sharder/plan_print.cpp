@@ -19,6 +19,11 @@ std::string_view name_of(ParametersWhole whole) {
   return whole == ParametersWhole::UntilBackward ? "from first use to step" : "per use";
 }
 
+std::string_view name_of(Tier tier) {
+  if (tier == Tier::Device) return "device";
+  return tier == Tier::Host ? "host" : "NVMe";
+}
+
 using Text = std::back_insert_iterator<std::string>;
 
 void print_head(Text out, const Plan& plan) {
@@ -35,19 +40,30 @@ void print_head(Text out, const Plan& plan) {
   fmt::format_to(out, "micro-steps up to {}, {} accumulation, gradients reduced {}\n",
                  plan.max_micro_steps, plan.accumulation == Accumulation::Tree ? "tree" : "running",
                  name_of(plan.moment));
+  if (plan.request.offload != OffloadTraits{})
+    fmt::format_to(
+        out, "between uses parameters rest on the {}, optimizer and gradients on the {}\n",
+        name_of(plan.request.offload.parameters), name_of(plan.request.offload.optimizer));
 }
 
-void print_bytes(Text out, const Plan& plan) {
-  fmt::format_to(out, "\nbytes per rank, device memory:\n");
+void print_memory(Text out, const Plan& plan, Memory memory) {
+  fmt::format_to(out, "\nbytes per rank, {}:\n", flatshard::name_of(memory));
   Bytes sum = 0;
   for (int index = 0; index < role_count; ++index) {
     const Role role = static_cast<Role>(index);
-    const Bytes bytes = plan.bytes(role);
+    const Bytes bytes = plan.bytes(role, memory);
     sum += bytes;
     if (bytes > 0) fmt::format_to(out, "  {:<22}{:>18}\n", flatshard::name_of(role), bytes);
   }
-  fmt::format_to(out, "  {:<22}{:>18}\n", "alignment and skew", plan.arena_bytes - sum);
-  fmt::format_to(out, "  {:<22}{:>18}\n", "all", plan.arena_bytes);
+  fmt::format_to(out, "  {:<22}{:>18}\n", "alignment and skew", plan.bytes(memory) - sum);
+  fmt::format_to(out, "  {:<22}{:>18}\n", "all", plan.bytes(memory));
+}
+
+void print_bytes(Text out, const Plan& plan) {
+  for (int index = 0; index < memory_count; ++index) {
+    const Memory memory = static_cast<Memory>(index);
+    if (memory == Memory::Device || plan.bytes(memory) > 0) print_memory(out, plan, memory);
+  }
 }
 
 void print_units(Text out, const Plan& plan) {

@@ -25,6 +25,8 @@ void size_units(Plan& plan) {
     if (flat.whole == ParametersWhole::PerUse) flat.gather_offset = append(unit.ring_bytes, bytes);
     if (flat.requires_grad && !flat.gradient_in_place)
       flat.gradient_offset = append(unit.gradient_bytes, bytes);
+    if (stages(flat, plan))
+      flat.staging_offset = append(unit.staging_bytes, slice_bytes(flat, flat.compute));
   }
 }
 
@@ -88,8 +90,34 @@ void size_gradient_ring(Plan& plan) {
   plan.gradient_slots = std::min(reducing, 2);
 }
 
+/// One slot is written while another is copied.
+void size_staging(Plan& plan) {
+  int staged = 0;
+  for (const UnitPlan& unit : plan.units) {
+    staged += unit.staging_bytes > 0;
+    plan.staging_slot_bytes = std::max(plan.staging_slot_bytes, unit.staging_bytes);
+  }
+  plan.staging_slots = std::min(staged, 2);
+}
+
+/// What arrives on the host is added there unless it can be stored as the accumulated gradient.
+void size_landing_for_host(Plan& plan) {
+  const bool adds = plan.max_micro_steps > 1 && plan.accumulation == Accumulation::Running;
+  int landing = 0;
+  for (const Flat& flat : plan.flats) {
+    if (!flat.requires_grad) continue;
+    const Bytes bytes = slice_bytes(flat, flat.reduce);
+    landing += bytes > 0;
+    plan.landing_bytes = std::max(plan.landing_bytes, bytes);
+    if (adds || flat.reduce != flat.accumulate)
+      plan.arrival_bytes = std::max(plan.arrival_bytes, bytes);
+  }
+  plan.landing_slots = std::clamp(landing, 1, 2);
+}
+
 /// A reduced slice lands in scratch first unless it can be stored as the accumulated gradient.
 Bytes landing_bytes(const Flat& flat, const Plan& plan) {
+  if (sums_on_host(plan)) return 0;
   const bool adds = plan.max_micro_steps > 1 && plan.accumulation == Accumulation::Running &&
                     plan.moment != ReduceMoment::Boundary;
   const bool partial = plan.moment == ReduceMoment::ReplicaBoundary;
@@ -114,6 +142,7 @@ void size_scratch(Plan& plan) {
     plan.landing_bytes = std::max(plan.landing_bytes, landing_bytes(flat, plan));
     plan.wide_bytes = std::max(plan.wide_bytes, wide_bytes(flat, plan));
   }
+  if (sums_on_host(plan)) size_landing_for_host(plan);
 }
 
 }  // namespace
@@ -123,6 +152,7 @@ void plan_sizes(Plan& plan, const Options& options) {
   check_cap(plan, options.max_live_elements);
   size_gather_ring(plan, options);
   size_gradient_ring(plan);
+  size_staging(plan);
   size_scratch(plan);
 }
 

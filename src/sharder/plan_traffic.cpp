@@ -59,13 +59,14 @@ class Forecast {
   }
 
   void add_gathers(const Flat& flat) {
+    const Elements slice = flat.partition.slice();
+    if (flat.rests_whole)  // published after the step
+      return gather("parameters", flat.requires_grad ? 1 : 0, slice, flat.compute, shard_);
     const bool secondary = plan_.request.strategy.secondary_shard;
     const bool per_use = flat.whole == ParametersWhole::PerUse;
     const int uses = per_use ? 2 * micro_steps_ : 1;  // forward and backward of each, or once
-    const bool publishes = flat.whole == ParametersWhole::Always;
-    if (publishes && !flat.requires_grad) return;
     const int first = per_use && secondary ? 1 : uses;
-    gather("parameters", first, flat.partition.slice(), flat.compute, shard_);
+    gather("parameters", first, slice, flat.compute, shard_);
     gather("parameters", uses - first, detail::secondary_slice(flat, plan_), flat.compute,
            secondary_);
   }

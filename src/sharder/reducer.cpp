@@ -14,9 +14,19 @@ Reducer::Reducer(Runtime& runtime)
       states_(runtime.plan.units.size()),
       dedicated_slot_(runtime.plan.units.size(), -1),
       stepped_(runtime.make_event()),
+      sums_(runtime.lane(sums_on_host(runtime.plan) ? Tier::Host : Tier::Device)),
+      fetched_(runtime.make_event()),
+      host_stepped_(runtime.make_event()),
       landing_(runtime.address(Role::Scratch, 0)),
       wide_(runtime.address(Role::Scratch, 1)) {
-  for (State& unit : states_) unit.written = runtime.make_event();
+  for (State& unit : states_) {
+    unit.written = runtime.make_event();
+    unit.summed = runtime.make_event();
+  }
+  for (int slot = 0; sums_on_host(runtime.plan) && slot < runtime.plan.landing_slots; ++slot)
+    landings_.push_back({runtime.address(Role::Scratch, 0, slot),
+                         runtime.address(Role::Staging, staging_gradients, slot),
+                         runtime.make_event(), runtime.make_event(), runtime.make_event()});
   for (int slot = 0; slot < runtime.plan.gradient_slots; ++slot)
     slots_.push_back({-1, runtime.address(Role::GradientRing, slot), runtime.make_event()});
   for (int unit = 0; unit < static_cast<int>(states_.size()); ++unit) {
@@ -102,7 +112,13 @@ void Reducer::finish(int unit) {
   state(unit).open = false;
 }
 
-void Reducer::stepped() { runtime_.reduce.record(*stepped_); }
+void Reducer::stepped() {
+  if (steps_on_host(runtime_.plan)) {
+    runtime_.order(runtime_.host, *host_stepped_, runtime_.download);
+    runtime_.order(runtime_.download, *fetched_, runtime_.reduce);
+  }
+  runtime_.reduce.record(*stepped_);
+}
 
 void Reducer::reduce_flat(int index, int micro_step, bool last) {
   const Flat& flat = runtime_.flat(index);
@@ -113,18 +129,24 @@ void Reducer::reduce_flat(int index, int micro_step, bool last) {
   const bool replace = micro_step == 0 || tree;
   switch (runtime_.plan.moment) {
     case ReduceMoment::Micro:
-      reduce_slice(flat, memory, written, flat.compute, flat.reduce, true, replace);
-      return add_partials(flat, memory, flat.partition.slice(), micro_step, last);
+      if (sums_on_host(runtime_.plan))
+        reduce_to_host(flat, memory, written, replace);
+      else
+        reduce_slice(flat, memory, written, flat.compute, flat.reduce, true, replace);
+      add_partials(flat, memory, flat.partition.slice(), micro_step, last);
+      if (sums_on_host(runtime_.plan)) runtime_.host.record(*state(flat.unit).summed);
+      return;
     case ReduceMoment::Boundary:
       keep_whole(flat, memory, written, micro_step, last);
-      if (last)
-        reduce_slice(flat, memory, memory.gradient, flat.accumulate, flat.reduce, true, true);
-      return;
+      if (!last) return;
+      reduce_slice(flat, memory, memory.gradient, flat.accumulate, flat.reduce, true, true);
+      return fetch_slice(flat, memory);
     case ReduceMoment::ReplicaBoundary:
       reduce_slice(flat, memory, written, flat.compute, wide_of(flat.compute), false, replace);
       add_partials(flat, memory, flat.partition.slice(), micro_step, last);
-      if (last) reduce_replicas(flat, memory);
-      return;
+      if (!last) return;
+      reduce_replicas(flat, memory);
+      return fetch_slice(flat, memory);
   }
 }
 
@@ -146,16 +168,53 @@ void Reducer::keep_whole(const Flat& flat, const FlatMemory& memory, const std::
 void Reducer::reduce_slice(const Flat& flat, const FlatMemory& memory, const std::byte* source,
                            DType contribution, DType result, bool over_replicas, bool replace) {
   const bool direct = replace && result == flat.accumulate;
-  std::byte* target = direct ? memory.gradient_slice : landing_;
+  std::byte* target = direct ? memory.sum_slice : landing_;
   reduce_over_ranks(flat, source, target, contribution, result, over_replicas);
   if (direct) return;
   const Elements count = flat.partition.slice();
   if (replace)
-    runtime_.kernels.cast(target, result, memory.gradient_slice, flat.accumulate, count,
+    runtime_.kernels.cast(target, result, memory.sum_slice, flat.accumulate, count,
                           runtime_.reduce);
   else
-    runtime_.kernels.add(target, result, memory.gradient_slice, flat.accumulate, count,
-                         runtime_.reduce);
+    runtime_.kernels.add(target, result, memory.sum_slice, flat.accumulate, count, runtime_.reduce);
+}
+
+/// Reduces on the device and stores on the host, or adds there.
+void Reducer::reduce_to_host(const Flat& flat, const FlatMemory& memory, const std::byte* written,
+                             bool replace) {
+  Landing& landing = landings_[next_landing_];
+  next_landing_ = (next_landing_ + 1) % landings_.size();
+  Stream& download = runtime_.download;
+  runtime_.reduce.wait(*landing.copied);
+  reduce_over_ranks(flat, written, landing.data, flat.compute, flat.reduce, true);
+  runtime_.order(runtime_.reduce, *landing.reduced, download);
+  const bool direct = replace && flat.reduce == flat.accumulate;
+  download.wait(direct ? *state(flat.unit).summed : *landing.added);
+  runtime_.device.copy(landing.data, direct ? memory.sum_slice : landing.arrival,
+                       flat.partition.slice() * size_of(flat.reduce), download);
+  runtime_.order(download, *landing.copied, runtime_.host);
+  if (!direct) take_arrival(flat, memory, landing, replace);
+}
+
+void Reducer::take_arrival(const Flat& flat, const FlatMemory& memory, Landing& landing,
+                           bool replace) {
+  const Elements count = flat.partition.slice();
+  if (replace)
+    sums_.kernels.cast(landing.arrival, flat.reduce, memory.sum_slice, flat.accumulate, count,
+                       sums_.stream);
+  else
+    sums_.kernels.add(landing.arrival, flat.reduce, memory.sum_slice, flat.accumulate, count,
+                      sums_.stream);
+  runtime_.host.record(*landing.added);
+}
+
+/// The sum that was formed on the device goes to an optimizer on the host.
+void Reducer::fetch_slice(const Flat& flat, const FlatMemory& memory) {
+  if (!steps_on_host(runtime_.plan)) return;
+  runtime_.order(runtime_.reduce, *state(flat.unit).summed, runtime_.download);
+  runtime_.device.copy(memory.sum_slice, memory.gradient_slice,
+                       flat.partition.slice() * size_of(flat.accumulate), runtime_.download);
+  runtime_.order(runtime_.download, *fetched_, runtime_.host);
 }
 
 /// Inner group first, then replicas; the partial sum between them is kept wide.
@@ -181,11 +240,11 @@ void Reducer::reduce_replicas(const Flat& flat, const FlatMemory& memory) {
   if (runtime_.plan.replicas == 1 && flat.reduce == flat.accumulate) return;
   const Elements count = flat.partition.slice();
   const bool direct = flat.reduce == flat.accumulate;
-  std::byte* target = direct ? memory.gradient_slice : landing_;
-  runtime_.replicas.all_reduce(flat.label, memory.gradient_slice, target, count, flat.accumulate,
+  std::byte* target = direct ? memory.sum_slice : landing_;
+  runtime_.replicas.all_reduce(flat.label, memory.sum_slice, target, count, flat.accumulate,
                                flat.reduce, runtime_.reduce);
   if (!direct)
-    runtime_.kernels.cast(target, flat.reduce, memory.gradient_slice, flat.accumulate, count,
+    runtime_.kernels.cast(target, flat.reduce, memory.sum_slice, flat.accumulate, count,
                           runtime_.reduce);
 }
 
@@ -197,16 +256,16 @@ void Reducer::add_partials(const Flat& flat, const FlatMemory& memory, Elements 
                            bool last) {
   if (runtime_.plan.accumulation != Accumulation::Tree) return;
   std::byte* sum =
-      runtime_.plan.moment == ReduceMoment::Boundary ? memory.gradient : memory.gradient_slice;
+      runtime_.plan.moment == ReduceMoment::Boundary ? memory.gradient : memory.sum_slice;
   const auto bits = static_cast<unsigned>(index);
   auto waiting = static_cast<std::size_t>(std::popcount(bits));
   const std::size_t kept = last ? 0 : waiting - static_cast<std::size_t>(std::countr_one(bits));
   while (waiting > kept)
-    runtime_.kernels.add(memory.partials[--waiting], flat.accumulate, sum, flat.accumulate, count,
-                         runtime_.reduce);
+    sums_.kernels.add(memory.partials[--waiting], flat.accumulate, sum, flat.accumulate, count,
+                      sums_.stream);
   if (!last)
-    runtime_.kernels.cast(sum, flat.accumulate, memory.partials[waiting], flat.accumulate, count,
-                          runtime_.reduce);
+    sums_.kernels.cast(sum, flat.accumulate, memory.partials[waiting], flat.accumulate, count,
+                       sums_.stream);
 }
 
 }  // namespace flatshard::detail

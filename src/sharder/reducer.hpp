@@ -6,8 +6,8 @@
 
 namespace flatshard::detail {
 
-/// Zeroing runs on the compute stream, everything else on the reduce stream. Nothing blocks the
-/// host.
+/// Zeroing runs on the compute stream, everything else on the reduce stream; what goes to the host
+/// is copied on the download stream and added on the host stream. Nothing blocks the host.
 class Reducer {
  public:
   explicit Reducer(Runtime& runtime);
@@ -31,6 +31,16 @@ class Reducer {
     bool open = false;
     int slot = -1;
     std::unique_ptr<Event> written;  // recorded on the compute stream
+    std::unique_ptr<Event> summed;   // recorded on the stream of the sums
+  };
+  /// Where a reduced slice waits on its way to the host: on the device, and there before it is
+  /// added.
+  struct Landing {
+    std::byte* data = nullptr;
+    std::byte* arrival = nullptr;
+    std::unique_ptr<Event> reduced;  // recorded on the reduce stream
+    std::unique_ptr<Event> copied;   // recorded on the download stream
+    std::unique_ptr<Event> added;    // recorded on the host stream
   };
   struct Slot {
     int unit = -1;
@@ -54,6 +64,10 @@ class Reducer {
   void reduce_over_ranks(const Flat& flat, const std::byte* source, std::byte* target,
                          DType contribution, DType result, bool over_replicas);
   void reduce_replicas(const Flat& flat, const FlatMemory& memory);
+  void reduce_to_host(const Flat& flat, const FlatMemory& memory, const std::byte* written,
+                      bool replace);
+  void take_arrival(const Flat& flat, const FlatMemory& memory, Landing& landing, bool replace);
+  void fetch_slice(const Flat& flat, const FlatMemory& memory);
   void add_partials(const Flat& flat, const FlatMemory& memory, Elements count, int index,
                     bool last);
 
@@ -62,6 +76,11 @@ class Reducer {
   std::vector<Slot> slots_;  // ring slots, then one per dedicated unit
   std::vector<int> dedicated_slot_;
   std::unique_ptr<Event> stepped_;
+  Lane sums_;  // of the accumulated gradients
+  std::vector<Landing> landings_;
+  std::size_t next_landing_ = 0;
+  std::unique_ptr<Event> fetched_;       // recorded on the download stream
+  std::unique_ptr<Event> host_stepped_;  // recorded on the host stream
   std::byte* landing_;
   std::byte* wide_;
 };

@@ -1,5 +1,10 @@
 #include "runtime.hpp"
 
+#include <fmt/format.h>
+#include <flatshard/core/error.hpp>
+
+#include "plan_build.hpp"
+
 namespace flatshard::detail {
 
 namespace {
@@ -18,7 +23,7 @@ std::unique_ptr<Communicator> split_strided(Communicator& world, int stride) {
 }  // namespace
 
 Runtime::Runtime(Communicator& world_communicator, Plan made_plan, Device& on, Stream* user_compute,
-                 MemoryResource* user_memory)
+                 MemoryResource* user_memory, const WarningHandler& on_warning)
     : plan(std::move(made_plan)),
       device(on),
       memory_resource(user_memory == nullptr ? on.memory() : *user_memory),
@@ -26,26 +31,84 @@ Runtime::Runtime(Communicator& world_communicator, Plan made_plan, Device& on, S
       own_compute_(user_compute == nullptr ? on.make_compute_stream() : nullptr),
       own_gather_(on.make_stream()),
       own_reduce_(on.make_stream()),
+      own_upload_(offloads() ? on.make_stream() : nullptr),
+      own_download_(offloads() ? on.make_stream() : nullptr),
+      own_host_(offloads() ? on.make_host_side_stream() : nullptr),
       own_shard_(split_contiguous(world_communicator, plan.shard_group)),
       own_replicas_(split_strided(world_communicator, plan.shard_group)),
       own_secondary_(plan.request.strategy.secondary_shard
                          ? split_contiguous(world_communicator, plan.secondary_group)
                          : nullptr),
-      arena_(memory_resource, plan.arena_bytes),
+      arenas_{Buffer(memory_resource, plan.arena_bytes), Buffer(), Buffer()},
       compute(user_compute == nullptr ? *own_compute_ : *user_compute),
       gather(*own_gather_),
       reduce(*own_reduce_),
+      upload(own_upload_ ? *own_upload_ : *own_gather_),
+      download(own_download_ ? *own_download_ : *own_reduce_),
+      host(own_host_ ? *own_host_ : *own_reduce_),
       world(world_communicator),
       shard(own_shard_ ? *own_shard_ : world_communicator),
       replicas(own_replicas_ ? *own_replicas_ : world_communicator),
       secondary(own_secondary_ ? *own_secondary_ : world_communicator) {
+  take_host_memory(on_warning);
+  for (auto& event : joined_) event = make_event();
   for (int index = 0; index < static_cast<int>(plan.flats.size()); ++index)
     flats.push_back(locate(index));
   if (const Block* exchange = plan.block(Role::Exchange, 0))
     for (Communicator* communicator : {&shard, &replicas})
       communicator->lend_scratch(address(Role::Exchange, 0), exchange->bytes);
-  kernels.zero(arena_.data(), plan.arena_bytes, reduce);
-  reduce.synchronize();
+  kernels.zero(arena(), plan.arena_bytes, reduce);
+  for (const Memory memory : {Memory::Pinned, Memory::Pageable})
+    if (plan.bytes(memory) > 0)
+      device.host_kernels().zero(arenas_[static_cast<std::size_t>(memory)].data(),
+                                 plan.bytes(memory), host);
+  synchronize();
+}
+
+/// Pageable where the device cannot have so much pinned memory.
+Buffer Runtime::take_pinned(std::string& warning) {
+  try {
+    return {device.host_memory(), plan.pinned_bytes};
+  } catch (const MemoryError& error) {
+    warning =
+        fmt::format("{} bytes of host memory are pageable: {}", plan.pinned_bytes, error.what());
+    return {pageable_memory_, plan.pinned_bytes};
+  }
+}
+
+void Runtime::take_host_memory(const WarningHandler& on_warning) {
+  if (!offloads()) return;
+  std::string warning;
+  if (plan.pageable_bytes > 0)
+    warning = fmt::format(
+        "{} bytes of host memory are pageable, because pinned_budget allows no more than the {} "
+        "that are pinned",
+        plan.pageable_bytes, plan.pinned_bytes);
+  arenas_[static_cast<std::size_t>(Memory::Pinned)] = take_pinned(warning);
+  arenas_[static_cast<std::size_t>(Memory::Pageable)] =
+      Buffer(pageable_memory_, plan.pageable_bytes);
+  if (!warning.empty() && on_warning) on_warning(warning);
+}
+
+void Runtime::join() {
+  const auto streams = own_streams();
+  for (std::size_t i = 0; i < streams.size(); ++i) streams[i]->record(*joined_[i]);
+  for (Stream* stream : streams)
+    for (const auto& event : joined_) stream->wait(*event);
+}
+
+void Runtime::check() {
+  gather.check();
+  reduce.check();
+  if (!offloads()) return;
+  for (Stream* stream : {&upload, &download, &host}) stream->check();
+}
+
+void Runtime::synchronize() {
+  compute.synchronize();
+  for (Stream* stream : {&gather, &reduce}) stream->synchronize();
+  if (!offloads()) return;
+  for (Stream* stream : {&upload, &download, &host}) stream->synchronize();
 }
 
 Runtime::~Runtime() {
@@ -54,7 +117,7 @@ Runtime::~Runtime() {
 }
 
 void Runtime::drain() noexcept {
-  for (Stream* stream : {&compute, &gather, &reduce}) {
+  for (Stream* stream : {&compute, &gather, &reduce, &upload, &download, &host}) {
     try {
       stream->synchronize();
     } catch (...) {  // a destructor cannot report it; the peers and the user were told before
@@ -64,7 +127,9 @@ void Runtime::drain() noexcept {
 
 std::byte* Runtime::address(Role role, int owner, int index) const {
   const Block* block = plan.block(role, owner, index);
-  return block == nullptr ? nullptr : static_cast<std::byte*>(arena_.data()) + block->offset;
+  if (block == nullptr) return nullptr;
+  const Buffer& arena = arenas_[static_cast<std::size_t>(block->memory)];
+  return static_cast<std::byte*>(arena.data()) + block->offset;
 }
 
 FlatMemory Runtime::locate(int index) const {
@@ -74,8 +139,9 @@ FlatMemory Runtime::locate(int index) const {
   at.whole = address(Role::Whole, index);
   at.master = address(Role::Master, index);
   at.compute = address(Role::Compute, index);
-  if (flat.whole == ParametersWhole::Always && at.whole != nullptr)
-    at.compute = at.whole + own * size_of(flat.compute);
+  if (flat.rests_whole)
+    at.resting_whole = flat.parameters_rest == Tier::Device ? at.whole : at.compute;
+  if (at.resting_whole != nullptr) at.compute = at.resting_whole + own * size_of(flat.compute);
   if (flat.requires_grad && flat.master_is_compute) {
     if (at.master == nullptr) at.master = at.compute;
     at.compute = at.master;
@@ -84,7 +150,9 @@ FlatMemory Runtime::locate(int index) const {
   at.gradient = address(Role::Gradient, index);
   const bool boundary = plan.moment == ReduceMoment::Boundary;
   if (at.gradient != nullptr)
-    at.gradient_slice = at.gradient + (boundary ? own * size_of(flat.accumulate) : 0);
+    at.sum_slice = at.gradient + (boundary ? own * size_of(flat.accumulate) : 0);
+  const bool copied = steps_on_host(plan) && !sums_on_host(plan);
+  at.gradient_slice = copied ? address(Role::ReducedGradient, index) : at.sum_slice;
   for (int state = 0; state < plan.request.optimizer_states; ++state)
     at.states.push_back(address(Role::State, index, state));
   for (int sum = 0; sum < plan.partial_sums; ++sum)

@@ -3,9 +3,11 @@
 
 #include <flatshard/comm/communicator.hpp>
 #include <flatshard/core/device.hpp>
+#include <flatshard/core/host_memory.hpp>
 #include <flatshard/ops/kernel_table.hpp>
 #include <flatshard/sharder/plan.hpp>
 
+#include <array>
 #include <memory>
 #include <vector>
 
@@ -13,21 +15,32 @@ namespace flatshard::detail {
 
 /// Addresses of one flat's blocks on this rank; null where the Plan has none.
 struct FlatMemory {
-  std::byte* whole = nullptr;      // (padded) compute dtype; null for flats gathered into the ring
-  std::byte* master = nullptr;     // (slice) master dtype
-  std::byte* compute = nullptr;    // (slice) compute dtype: what this rank gives to a gather
-  std::byte* secondary = nullptr;  // (padded / secondary group) compute dtype
+  std::byte* whole = nullptr;    // (padded) compute dtype; null for flats gathered into the ring
+  std::byte* master = nullptr;   // (slice) master dtype
+  std::byte* compute = nullptr;  // (slice) compute dtype: what this rank gives to a gather
+  std::byte* resting_whole = nullptr;  // (padded) where the whole flat rests, if it does
+  std::byte* secondary = nullptr;      // (padded / secondary group) compute dtype
   std::byte* gradient = nullptr;   // (slice, or padded for ReduceMoment::Boundary) accumulate dtype
-  std::byte* gradient_slice = nullptr;  // (slice) of it that this rank owns
+  std::byte* sum_slice = nullptr;  // (slice) of it that this rank owns
+  std::byte* gradient_slice = nullptr;  // (slice) what the step reads: the same, or its copy on the
+                                        // host
   std::vector<std::byte*> states;       // each (slice) state dtype
   std::vector<std::byte*> partials;     // each as gradient
 };
 
-/// Owns the arena, the engine's streams and the communicators split off the user's.
+/// Where work on the memory of one tier runs.
+struct Lane {
+  const KernelTable& kernels;
+  Stream& stream;
+};
+
+/// Owns the arenas, the engine's streams and the communicators split off the user's.
 class Runtime {
  public:
-  /// `compute` and `memory`: none, and they are the device's.
-  Runtime(Communicator& world, Plan plan, Device& device, Stream* compute, MemoryResource* memory);
+  /// `compute` and `memory`: none, and they are the device's. `on_warning` is told when host memory
+  /// is not pinned.
+  Runtime(Communicator& world, Plan plan, Device& device, Stream* compute, MemoryResource* memory,
+          const WarningHandler& on_warning);
   ~Runtime();
   /// Waits for the streams: their work uses what is about to go. Errors nobody asked for are lost.
   void drain() noexcept;
@@ -41,13 +54,18 @@ class Runtime {
   std::unique_ptr<Stream> own_compute_;
   std::unique_ptr<Stream> own_gather_;
   std::unique_ptr<Stream> own_reduce_;
+  std::unique_ptr<Stream> own_upload_, own_download_, own_host_;  // with offload only
   std::unique_ptr<Communicator> own_shard_, own_replicas_, own_secondary_;
-  Buffer arena_;
+  HostMemory pageable_memory_;
+  std::array<Buffer, memory_count> arenas_;  // by Memory
 
  public:
-  Stream& compute;  // where the user's forward and backward run
-  Stream& gather;   // all-gathers
-  Stream& reduce;   // reductions, norm, optimizer step
+  Stream& compute;   // where the user's forward and backward run
+  Stream& gather;    // all-gathers
+  Stream& reduce;    // reductions, norm, optimizer step
+  Stream& upload;    // copies from the host; without offload: gather
+  Stream& download;  // copies to the host; without offload: reduce
+  Stream& host;      // work in host memory: sums, norm and step there; without offload: reduce
   Communicator& world;
   Communicator& shard;      // ranks that share one copy of everything sharded
   Communicator& replicas;   // ranks that hold the same slice
@@ -61,16 +79,34 @@ class Runtime {
   std::byte* address(Role role, int owner, int index = 0) const;
   /// An address for flats without elements: not null, and nobody reads or writes there.
   std::byte* nothing() const { return static_cast<std::byte*>(arena()); }
-  void* arena() const { return arena_.data(); }
+  void* arena() const { return arenas_[0].data(); }
+  /// Something rests elsewhere than on the device.
+  bool offloads() const { return plan.request.offload != OffloadTraits{}; }
+  Lane lane(Tier tier) const {
+    if (tier == Tier::Host && offloads()) return {device.host_kernels(), host};
+    return {kernels, reduce};
+  }
+  /// Of masters, states and the gradients that a step reads.
+  Lane step_lane() const { return lane(plan.request.offload.optimizer); }
   std::unique_ptr<Event> make_event() { return device.make_event(); }
   /// Work issued to `later` from now on runs after all issued to `earlier` so far.
   void order(Stream& earlier, Event& event, Stream& later) {
     earlier.record(event);
     later.wait(event);
   }
+  /// Whatever the engine's own streams are given from now on runs after all they were given so far.
+  void join();
+  /// Throws what work of a stream failed with, of those that have failed.
+  void check();
+  void synchronize();
 
  private:
   FlatMemory locate(int index) const;
+  Buffer take_pinned(std::string& warning);
+  void take_host_memory(const WarningHandler& on_warning);
+  std::array<Stream*, 5> own_streams() { return {&gather, &reduce, &upload, &download, &host}; }
+
+  std::array<std::unique_ptr<Event>, 5> joined_;
 };
 
 }  // namespace flatshard::detail

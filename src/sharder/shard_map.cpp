@@ -101,7 +101,7 @@ std::vector<ShardPiece> pieces_to_load(const Plan& plan, const Model& model, Ran
   std::vector<ShardPiece> pieces;
   for (int index = 0; index < static_cast<int>(plan.flats.size()); ++index) {
     const Flat& flat = plan.flats[static_cast<std::size_t>(index)];
-    if (!flat.requires_grad && flat.whole == ParametersWhole::Always) {
+    if (!flat.requires_grad && flat.rests_whole) {
       append_whole(pieces, plan, index);
       continue;
     }

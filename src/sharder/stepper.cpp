@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <flatshard/core/error.hpp>
+#include <flatshard/core/host_stream.hpp>
 
 #include <algorithm>
 
@@ -32,9 +33,21 @@ StepSettings settings_of(const Plan& plan, const Options& options) {
   return settings;
 }
 
-StepFunctions functions_for(DeviceKind device, const Optimizer& optimizer, const StepRow& row) {
-  if (device == DeviceKind::Cuda) return optimizer.cuda_step(row);
+StepFunctions functions_for(DeviceKind device, const Plan& plan, const Optimizer& optimizer,
+                            const StepRow& row) {
+  if (device == DeviceKind::Cuda && !steps_on_host(plan)) return optimizer.cuda_step(row);
   return optimizer.host_step(row);
+}
+
+void check_offload(const Plan& plan, const Options& options, DeviceKind device) {
+  if (plan.request.offload == OffloadTraits{}) return;
+  FLATSHARD_EXPECTS(!options.capturable,
+                    "capturable: what rests off the device cannot be part of a captured step");
+  FLATSHARD_EXPECTS(device == DeviceKind::Host,
+                    "offload from a CUDA device is not built in this version: use offload::None");
+  FLATSHARD_EXPECTS(
+      options.pinned_budget >= 0,
+      fmt::format("pinned_budget is {}, not a count of bytes", options.pinned_budget));
 }
 
 void check_step_in_backward(const Plan& plan, const Options& options) {
@@ -57,11 +70,12 @@ void check_step_in_backward(const Plan& plan, const Options& options) {
 void check_step(const Plan& plan, const Optimizer& optimizer, const Options& options,
                 DeviceKind device) {
   check_step_in_backward(plan, options);
+  check_offload(plan, options, device);
   settings_of(plan, options);
   scaler_of(plan.request.precision.loss_scaling, options.loss_scale);
   for (const GroupOptions& group : options.groups) optimizer.adjusted(group);
   for (const Flat& flat : plan.flats)
-    if (flat.requires_grad) functions_for(device, optimizer, flat.step_row);
+    if (flat.requires_grad) functions_for(device, plan, optimizer, flat.step_row);
 }
 
 Stepper::Stepper(Runtime& runtime, Gatherer& gatherer, const Optimizer& optimizer,
@@ -74,6 +88,7 @@ Stepper::Stepper(Runtime& runtime, Gatherer& gatherer, const Optimizer& optimize
       seed_(options.seed),
       in_backward_(options.step_in_backward),
       norm_(runtime, options.norm, options.norm_hook),
+      lane_(runtime.step_lane()),
       control_(reinterpret_cast<DeviceControl*>(runtime.address(Role::Control, control_state))),
       times_(reinterpret_cast<std::int64_t*>(runtime.address(Role::Control, control_times))),
       device_functors_(runtime.address(Role::Control, control_functors)) {
@@ -81,14 +96,19 @@ Stepper::Stepper(Runtime& runtime, Gatherer& gatherer, const Optimizer& optimize
       scaler_of(runtime.plan.request.precision.loss_scaling, options.loss_scale);
   const auto flats = runtime.plan.flats.size();
   takes_part_ = times_ == nullptr ? nullptr : times_ + flats;
+  auto* on_host = reinterpret_cast<StepScalars*>(runtime.address(Role::Control, control_host_step));
+  scalars_ = on_host == nullptr ? &control_->step.scalars : on_host;
+  step_times_ = on_host == nullptr ? times_ : reinterpret_cast<std::int64_t*>(on_host + 1);
+  updated_ = runtime.make_event();
+  decided_ = runtime.make_event();
   MemoryResource& host = runtime.device.host_memory();
   host_takes_part_ = Buffer(host, static_cast<Bytes>(report_ring * flats * sizeof(std::int64_t)));
   host_reports_ = Buffer(host, report_ring * static_cast<Bytes>(sizeof(StepReport)));
   for (Report& report : reports_) report.ready = runtime.make_event();
   for (const Flat& flat : runtime.plan.flats)
-    functions_.push_back(flat.requires_grad
-                             ? functions_for(runtime.device.kind(), optimizer, flat.step_row)
-                             : StepFunctions());
+    functions_.push_back(flat.requires_grad ? functions_for(runtime.device.kind(), runtime.plan,
+                                                            optimizer, flat.step_row)
+                                            : StepFunctions());
   if (device_functors_ != nullptr)
     host_functors_ =
         Buffer(host, report_ring * runtime.plan.device_groups * Bytes{max_functor_bytes});
@@ -116,9 +136,9 @@ std::int64_t Stepper::step(Divisor divisor, const std::vector<bool>& takes_part)
   StepReport* report = &control_->reports[static_cast<std::size_t>(steps_ % report_ring)];
   decide(control_->step, settings_, divisor, static_cast<std::int64_t>(takes_part.size()),
          everyone ? nullptr : &takes_part, report);
+  send_decision();
   for (int unit = 0; unit < static_cast<int>(runtime_.plan.units.size()); ++unit) {
-    for (int flat : runtime_.unit(unit).flats)
-      if (takes_part[static_cast<std::size_t>(flat)]) update_flat(flat);
+    update_flats(unit, &takes_part);
     gatherer_.publish(unit);
   }
   return finish_report(*report);
@@ -129,15 +149,18 @@ void Stepper::begin_step(Divisor divisor) {
   settings.on_nonfinite = OnNonFinite::Apply;
   decide(control_->step, settings, divisor, static_cast<std::int64_t>(runtime_.plan.flats.size()),
          nullptr, nullptr);
+  send_decision();
 }
 
 void Stepper::update_unit(int unit) {
-  gatherer_.order_before_reduce();
-  for (int flat : runtime_.unit(unit).flats) update_flat(flat);
-  gatherer_.publish(unit);
+  gatherer_.order_before_writes();
+  update_flats(unit, nullptr);
+  gatherer_.publish(unit, true);
 }
 
 std::int64_t Stepper::end_step(Divisor divisor) {
+  for (int unit = 0; unit < static_cast<int>(runtime_.plan.units.size()); ++unit)
+    gatherer_.publish_on_host(unit);
   norm_.measure();
   StepReport* report = &control_->reports[static_cast<std::size_t>(steps_ % report_ring)];
   decide(control_->reported, settings_, divisor, 0, nullptr, report);
@@ -167,11 +190,47 @@ void Stepper::decide(StepControl& control, const StepSettings& settings, Divisor
   runtime_.kernels.conclude(arguments, runtime_.reduce);
 }
 
+void Stepper::send_decision() {
+  if (!steps_on_host(runtime_.plan)) return;
+  runtime_.order(runtime_.host, *updated_, runtime_.reduce);
+  runtime_.device.copy(&control_->step.scalars, scalars_, sizeof(StepScalars), runtime_.reduce);
+  runtime_.device.copy(times_, step_times_,
+                       static_cast<Bytes>(runtime_.plan.flats.size() * sizeof(std::int64_t)),
+                       runtime_.reduce);
+  runtime_.order(runtime_.reduce, *decided_, runtime_.host);
+}
+
+/// Of the unit; those that take part (none: all).
+void Stepper::update_flats(int unit, const std::vector<bool>* takes_part) {
+  gatherer_.delivery().begin(unit);
+  for (int flat : runtime_.unit(unit).flats) {
+    const bool takes = takes_part == nullptr || (*takes_part)[static_cast<std::size_t>(flat)];
+    if (takes && runtime_.flat(flat).requires_grad) update_flat(flat);
+  }
+}
+
+/// A step that is skipped writes no copies, but what is staged is delivered all the same: then it
+/// must be what the masters, which have not changed, are rounded to. The host knows the decision
+/// when it comes there; a device is spared the branch.
+void Stepper::round_masters(int index) {
+  const Flat& flat = runtime_.flat(index);
+  if (!stages(flat, runtime_.plan) || flat.is_empty()) return;
+  const auto round = [&kernels = lane_.kernels, &flat, master = runtime_.memory(index).master,
+                      staged = gatherer_.delivery().slice(index)](StreamRef stream) {
+    kernels.cast(master, flat.master, staged, flat.compute, flat.partition.slice(), stream);
+  };
+  if (!steps_on_host(runtime_.plan)) return round(lane_.stream);
+  host_stream(lane_.stream).enqueue([round, scalars = scalars_] {
+    InlineStream now;
+    if (scalars->apply == 0) round(now);
+  });
+}
+
 void Stepper::update_flat(int index) {
   const Flat& flat = runtime_.flat(index);
-  if (!flat.requires_grad) return;
   const FlatMemory& memory = runtime_.memory(index);
   const Bytes copy_size = flat.step_row.writes_copy ? size_of(flat.compute) : 0;
+  std::byte* copy = gatherer_.delivery().slice(index);
   ranges_.clear();
   for (const StepRun& run : flat.runs[static_cast<std::size_t>(runtime_.shard.rank())]) {
     StepArguments arguments{};
@@ -179,11 +238,11 @@ void Stepper::update_flat(int index) {
     arguments.gradient = memory.gradient_slice + run.offset * size_of(flat.accumulate);
     for (std::size_t state = 0; state < memory.states.size(); ++state)
       arguments.states[state] = memory.states[state] + run.offset * size_of(flat.state);
-    arguments.copy = copy_size > 0 ? memory.compute + run.offset * copy_size : nullptr;
+    arguments.copy = copy_size > 0 ? copy + run.offset * copy_size : nullptr;
     arguments.count = run.count;
     arguments.canonical = run.canonical;
-    arguments.scalars = &control_->step.scalars;
-    arguments.time = times_ + index;
+    arguments.scalars = scalars_;
+    arguments.time = step_times_ + index;
     arguments.seed = seed_;
     arguments.row = flat.step_row;
     arguments.functor = group_optimizers_[static_cast<std::size_t>(run.group)].functor();
@@ -192,8 +251,9 @@ void Stepper::update_flat(int index) {
     ranges_.push_back(arguments);
   }
   if (!ranges_.empty())
-    runtime_.kernels.step_ranges(functions_[static_cast<std::size_t>(index)], ranges_,
-                                 runtime_.reduce);
+    lane_.kernels.step_ranges(functions_[static_cast<std::size_t>(index)], ranges_, lane_.stream);
+  round_masters(index);
+  gatherer_.delivery().mark(index);
 }
 
 }  // namespace flatshard::detail

@@ -20,7 +20,8 @@ struct Divisor {
 void check_step(const Plan& plan, const Optimizer& optimizer, const Options& options,
                 DeviceKind device);
 
-/// Everything runs on the reduce stream (publication on the gather stream); only wait() blocks.
+/// Everything runs on the reduce stream, updates in host memory on the host stream (publication on
+/// the gather stream); only wait() blocks.
 class Stepper {
  public:
   /// What check_step lets pass.
@@ -64,7 +65,11 @@ class Stepper {
  private:
   void decide(StepControl& control, const StepSettings& settings, Divisor divisor,
               std::int64_t flats, const std::vector<bool>* takes_part, StepReport* report);
+  /// What the updates read of the decision follows them to the host.
+  void send_decision();
+  void update_flats(int unit, const std::vector<bool>* takes_part);
   void update_flat(int flat);
+  void round_masters(int flat);
   /// In host memory, of the step that is slot `slot` of the rings.
   std::int64_t* host_takes_part(std::int64_t slot) const;
   StepReport* host_report(std::int64_t slot) const;
@@ -88,7 +93,10 @@ class Stepper {
   std::uint64_t seed_;
   bool in_backward_;
   GradientNorm norm_;
+  Lane lane_;  // of the updates
   DeviceControl* control_;
+  StepScalars* scalars_;      // that updates read
+  std::int64_t* step_times_;  // the same
   std::int64_t* times_;
   std::int64_t* takes_part_;
   Buffer host_takes_part_;      // (report ring, flats) int64
@@ -98,6 +106,8 @@ class Stepper {
   std::array<std::unique_ptr<Event>, report_ring> uploaded_;
   std::int64_t uploads_ = 0;
   bool capturing_ = false;
+  std::unique_ptr<Event> updated_;  // recorded on the host stream
+  std::unique_ptr<Event> decided_;  // recorded on the reduce stream
   std::array<Report, report_ring> reports_;
   std::int64_t steps_ = 0;
   std::int64_t restored_ = 0;  // of these: made by an earlier run, whose reports are gone

@@ -141,6 +141,31 @@ TEST_CASE("collectives and bytes are printed as the Plan has them") {
   CHECK(table.find(std::to_string(plan.arena_bytes)) != std::string::npos);
 }
 
+TEST_CASE("memory of the host is listed apart") {
+  PlanQuestion question;
+  question.gpt = "2,16,30,8";
+  question.world = 4;
+  for (const char* offload : {"cpu_all", "cpu_optimizer", "cpu_params"}) {
+    question.offload = offload;
+    question.options.pinned_budget = 5000;
+    question.json = true;
+    const flatshard::Plan plan = plan_of(question);
+    CHECK(plan.pinned_bytes <= 5000);
+    const Value json = parse_json(run_plan(question).text, "plan");
+    CHECK(number(json, "bytes", "device") == plan.arena_bytes);
+    CHECK(number(json, "bytes", "host") == plan.pinned_bytes + plan.pageable_bytes);
+    CHECK(number(json, "host_roles", "optimizer state") +
+              number(json, "device_roles", "optimizer state") ==
+          plan.bytes(flatshard::Role::State));
+    question.json = false;
+    const std::string table = run_plan(question).text;
+    CHECK(table.find("pinned host memory") != std::string::npos);
+    CHECK((table.find("pageable host memory") != std::string::npos) == (plan.pageable_bytes > 0));
+  }
+  question.offload = "none";
+  CHECK(run_plan(question).text.find("host memory and NVMe: 0") != std::string::npos);
+}
+
 TEST_CASE("the estimate is its formula") {
   PlanQuestion question;
   question.gpt = "2,16,30,8";
@@ -235,7 +260,7 @@ TEST_CASE("what cannot be planned is named") {
   refused([](PlanQuestion& q) { q.strategy = "zero"; });
   refused([](PlanQuestion& q) { q.precision = "int8"; });
   refused([](PlanQuestion& q) { q.optimizer = "lamb"; });
-  refused([](PlanQuestion& q) { q.offload = "cpu"; });
+  refused([](PlanQuestion& q) { q.offload = "nvme_all"; });
   refused([](PlanQuestion& q) { q.wrap = "size:0"; });
   refused([](PlanQuestion& q) { q.options.shard_group = 2; });
   refused([](PlanQuestion& q) { q.shapes = "x.json"; });

@@ -165,7 +165,11 @@ void add_plan_sharding(Command& command, PlanQuestion& q) {
               "fp32 (default), fp64, bf16, fp16, bf16_mixed, deepspeed_bf16, fp16_mixed, "
               "fp16_mixed_fp32_reduce, bf16_stochastic",
               q.precision);
-  command.add("--offload", "NAME", "none", q.offload);
+  command.add("--offload", "NAME",
+              "none (default), cpu_all, cpu_optimizer, cpu_params: what rests in host memory",
+              q.offload);
+  command.add("--host-budget", "BYTES", "most pinned host memory; what does not fit is pageable",
+              whole("--host-budget", o.pinned_budget, 0, INT64_MAX));
   command.add("--optimizer", "NAME", "adamw (default), sgd, lion, adagrad", q.optimizer);
   command.add("--world", "RANKS", "1 by default", whole("--world", q.world, 1, 65536));
   command.add("--shard-group", "RANKS", "per group; left out: the library's choice",

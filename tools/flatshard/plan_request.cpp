@@ -2,7 +2,7 @@
 #include "plan_request.hpp"
 
 #include <flatshard/core/error.hpp>
-#include <flatshard/policy/offload.hpp>
+#include <flatshard/policy/aliases.hpp>
 
 #include <array>
 #include <charconv>
@@ -55,6 +55,15 @@ constexpr std::array<Choice<std::size_t>, 4> optimizers{{
     {"adagrad", flatshard::Adagrad::state_names.size()},
 }};
 
+constexpr std::array<Choice<flatshard::OffloadTraits>, 4> offloads{{
+    {"none", flatshard::offload_traits<flatshard::offload::None>()},
+    {"cpu_all", flatshard::offload_traits<flatshard::fsdp::CPUOffload>()},
+    {"cpu_optimizer", flatshard::offload_traits<flatshard::zero::Offload>()},
+    {"cpu_params",
+     flatshard::offload_traits<
+         flatshard::offload::Place<flatshard::offload::Cpu, flatshard::offload::Device>>()},
+}};
+
 constexpr std::array<Choice<flatshard::Accumulation>, 2> accumulations{
     {{"running", flatshard::Accumulation::Running}, {"tree", flatshard::Accumulation::Tree}}};
 
@@ -100,13 +109,6 @@ flatshard::Model model_of(const PlanQuestion& question) {
   return question.shapes.empty() ? model_of_file(question.path) : model_of_shapes(question.shapes);
 }
 
-void expect_offload(const std::string& name) {
-  if (name == "none") return;
-  throw RequestError("--offload " + name +
-                     " is not built in this version, only none: everything rests in "
-                     "the memory of the device that computes");
-}
-
 void expect_group(const PlanQuestion& question, const flatshard::StrategyTraits& traits) {
   const bool has_group = traits.scope == flatshard::ShardScope::Group || traits.secondary_shard;
   if (question.options.shard_group != 0 && !has_group)
@@ -117,10 +119,10 @@ void expect_group(const PlanQuestion& question, const flatshard::StrategyTraits&
 }  // namespace
 
 PlannedRun planned_run(const PlanQuestion& question) {
-  expect_offload(question.offload);
   PlannedRun run;
   run.request.strategy = chosen("--strategy", question.strategy, strategy_choices);
   run.request.precision = chosen("--precision", question.precision, precision_choices);
+  run.request.offload = chosen("--offload", question.offload, offloads);
   run.request.world = question.world;
   run.request.optimizer_states =
       static_cast<int>(chosen("--optimizer", question.optimizer, optimizers));

@@ -11,6 +11,7 @@
 namespace flatshard_tool {
 namespace {
 
+using flatshard::Memory;
 using flatshard::Plan;
 using flatshard::Role;
 using Text = std::back_insert_iterator<std::string>;
@@ -28,20 +29,27 @@ void print_head(Text out, const PlanQuestion& question, const Plan& plan) {
   fmt::format_to(out, ", {} units\n", plan.units.size());
 }
 
-void print_bytes(Text out, const Plan& plan) {
-  fmt::format_to(out, "\nbytes per rank, device memory\n");
+void print_bytes(Text out, const Plan& plan, Memory memory) {
+  fmt::format_to(out, "\nbytes per rank, {}\n", flatshard::name_of(memory));
   flatshard::Bytes sum = 0;
   const auto row = [&](std::string_view name, flatshard::Bytes bytes) {
     fmt::format_to(out, "  {:<22}{:>18}  {:>10}\n", name, bytes, human_bytes(bytes));
   };
   for (int index = 0; index < flatshard::role_count; ++index) {
-    const flatshard::Bytes bytes = plan.bytes(static_cast<Role>(index));
+    const flatshard::Bytes bytes = plan.bytes(static_cast<Role>(index), memory);
     if (bytes > 0) row(flatshard::name_of(static_cast<Role>(index)), bytes);
     sum += bytes;
   }
-  row("alignment and skew", plan.arena_bytes - sum);
-  row("all", plan.arena_bytes);
-  fmt::format_to(out, "bytes per rank, host memory and NVMe: 0\n");
+  row("alignment and skew", plan.bytes(memory) - sum);
+  row("all", plan.bytes(memory));
+}
+
+void print_memory(Text out, const Plan& plan) {
+  print_bytes(out, plan, Memory::Device);
+  for (const Memory memory : {Memory::Pinned, Memory::Pageable})
+    if (plan.bytes(memory) > 0) print_bytes(out, plan, memory);
+  if (plan.pinned_bytes + plan.pageable_bytes == 0)
+    fmt::format_to(out, "bytes per rank, host memory and NVMe: 0\n");
 }
 
 void print_traffic(Text out, const Plan& plan) {
@@ -84,17 +92,19 @@ std::string table_text(const PlanQuestion& question, const Plan& plan) {
   std::string text;
   const Text out = std::back_inserter(text);
   print_head(out, question, plan);
-  print_bytes(out, plan);
+  print_memory(out, plan);
   print_traffic(out, plan);
   print_times(out, plan, question.rates);
   return text;
 }
 
-Map device_bytes(const Plan& plan) {
+Map bytes_by_role(const Plan& plan, std::initializer_list<Memory> memories) {
   Map roles;
   for (int index = 0; index < flatshard::role_count; ++index) {
     const auto role = static_cast<Role>(index);
-    roles.emplace_back(flatshard::name_of(role), plan.bytes(role));
+    flatshard::Bytes bytes = 0;
+    for (const Memory memory : memories) bytes += plan.bytes(role, memory);
+    roles.emplace_back(flatshard::name_of(role), bytes);
   }
   return roles;
 }
@@ -114,23 +124,25 @@ std::string json_text(const PlanQuestion& question, const Plan& plan) {
   Map times;
   for (const auto& [name, seconds] : times_of(plan, question.rates))
     times.emplace_back(name, seconds);
-  return write_json(
-      map_of({{"strategy", question.strategy},
-              {"precision", question.precision},
-              {"offload", question.offload},
-              {"optimizer", question.optimizer},
-              {"world", plan.world},
-              {"shard_group", plan.shard_group},
-              {"replicas", plan.replicas},
-              {"secondary_group", plan.secondary_group},
-              {"micro_steps", plan.max_micro_steps},
-              {"trainable_elements", elements_of(plan, true)},
-              {"frozen_elements", elements_of(plan, false)},
-              {"units", static_cast<std::int64_t>(plan.units.size())},
-              {"bytes", map_of({{"device", plan.arena_bytes}, {"host", 0}, {"nvme", 0}})},
-              {"device_roles", device_bytes(plan)},
-              {"traffic", traffic_list(plan)},
-              {"seconds", std::move(times)}}));
+  return write_json(map_of({{"strategy", question.strategy},
+                            {"precision", question.precision},
+                            {"offload", question.offload},
+                            {"optimizer", question.optimizer},
+                            {"world", plan.world},
+                            {"shard_group", plan.shard_group},
+                            {"replicas", plan.replicas},
+                            {"secondary_group", plan.secondary_group},
+                            {"micro_steps", plan.max_micro_steps},
+                            {"trainable_elements", elements_of(plan, true)},
+                            {"frozen_elements", elements_of(plan, false)},
+                            {"units", static_cast<std::int64_t>(plan.units.size())},
+                            {"bytes", map_of({{"device", plan.arena_bytes},
+                                              {"host", plan.pinned_bytes + plan.pageable_bytes},
+                                              {"nvme", 0}})},
+                            {"device_roles", bytes_by_role(plan, {Memory::Device})},
+                            {"host_roles", bytes_by_role(plan, {Memory::Pinned, Memory::Pageable})},
+                            {"traffic", traffic_list(plan)},
+                            {"seconds", std::move(times)}}));
 }
 
 }  // namespace

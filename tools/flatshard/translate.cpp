@@ -76,8 +76,9 @@ std::vector<Note> general_notes(const Setting& setting, const PrecisionChoice& p
     notes.push_back({other, "loading",
                      "rank 0 reads and the others receive, unit by unit: assign_from; nothing is "
                      "allocated whole on any other rank."});
-  if (setting.parameters != Place::Device || setting.optimizer != Place::Device)
-    notes.push_back({none, "offload", "only offload::None is built in this version."});
+  if (setting.parameters == Place::Nvme || setting.optimizer == Place::Nvme)
+    notes.push_back(
+        {none, "nvme", "nothing rests on NVMe in this version: place it on offload::Cpu."});
   if (setting.framework == Framework::DeepSpeed && setting.persistence.value_or(0) > 0)
     notes.push_back({other, "stage3_param_persistence_threshold",
                      "counts elements of one parameter, here as there."});

@@ -41,6 +41,13 @@ class Device {
   /// An event that was never recorded.
   virtual std::unique_ptr<Event> make_event() = 0;
   virtual const KernelTable& kernels() const = 0;  // what it can do to elements
+  /// A new stream for work in host memory, a HostStream. It waits for this device's events, and
+  /// this device's streams wait for what it records. Of a device whose memory is the host's: as
+  /// make_stream().
+  virtual std::unique_ptr<Stream> make_host_side_stream() { return make_stream(); }
+  /// What such streams can do to elements in host memory. Of a device whose memory is the host's:
+  /// kernels().
+  virtual const KernelTable& host_kernels() const { return kernels(); }
 
  protected:
   Device() = default;

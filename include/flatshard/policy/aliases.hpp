@@ -1,6 +1,7 @@
-// The same strategies under the names of FSDP and DeepSpeed.
+// The same policies under the names of FSDP and DeepSpeed.
 #pragma once
 
+#include <flatshard/policy/offload.hpp>
 #include <flatshard/policy/strategy.hpp>
 
 #include <type_traits>
@@ -35,6 +36,8 @@ template <int number>
 using stage = typename detail::Stage<number>::type;
 using MiCS = strategy::HybridShard;        // shards within a group
 using hpZ = strategy::FullShardSecondary;  // ZeRO++: a second shard within a group
+/// ZeRO-Offload: masters, states and gradients on the host, which makes the step.
+using Offload = offload::Place<offload::Device, offload::Cpu>;
 
 }  // namespace zero
 
@@ -46,6 +49,7 @@ using FULL_SHARD = strategy::FullShard;       // parameters gathered per use
 using HYBRID_SHARD = strategy::HybridShard;   // FULL_SHARD within a group
 /// SHARD_GRAD_OP within a group.
 using HYBRID_SHARD_ZERO2 = strategy::HybridShardGradOp;
+using CPUOffload = offload::All<offload::Cpu>;  // all or nothing
 
 }  // namespace fsdp
 
@@ -55,5 +59,6 @@ static_assert(std::is_same_v<zero::stage<3>, fsdp::FULL_SHARD>);
 static_assert(std::is_same_v<zero::MiCS, fsdp::HYBRID_SHARD>);
 static_assert(!std::is_same_v<zero::stage<1>, zero::stage<0>>);
 static_assert(!std::is_same_v<zero::hpZ, zero::MiCS>);
+static_assert(offload_traits<fsdp::CPUOffload>() != offload_traits<zero::Offload>());
 
 }  // namespace flatshard

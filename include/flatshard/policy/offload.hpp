@@ -8,7 +8,38 @@ namespace flatshard {
 /// A kind of memory.
 enum class Tier { Device, Host, Nvme };
 
+template <class Place>
+concept NamesATier = requires {
+  { Place::tier } -> std::same_as<const Tier&>;
+};
+
 namespace offload {
+
+/// Memory of the device that computes.
+struct Device {
+  static constexpr Tier tier = Tier::Device;
+};
+/// Memory of the host: pinned under a budget (Options::pinned_budget), pageable beyond it.
+struct Cpu {
+  static constexpr Tier tier = Tier::Host;
+};
+/// A file on a fast disk.
+struct Nvme {
+  static constexpr Tier tier = Tier::Nvme;
+};
+
+/// Each part in a place of its own. Parameters: the compute-dtype shard, or the whole copy where a
+/// strategy keeps one. Optimizer: masters, states and gradients, which are updated where they rest.
+/// Equal dtypes in two places are two copies.
+template <NamesATier Parameters, NamesATier Optimizer>
+struct Place {
+  static constexpr Tier parameters = Parameters::tier;
+  static constexpr Tier optimizer = Optimizer::tier;
+};
+
+/// Everything in one place.
+template <NamesATier Everything>
+using All = Place<Everything, Everything>;
 
 /// Everything rests in the memory of the device that computes.
 struct None {
@@ -35,7 +66,7 @@ concept OffloadPolicy = SaysWhereParametersRest<Policy> && SaysWhereTheOptimizer
 /// The answers as a value, for the Plan.
 struct OffloadTraits {
   Tier parameters = Tier::Device;  // of the compute dtype
-  Tier optimizer = Tier::Device;   // masters and states
+  Tier optimizer = Tier::Device;   // masters, states and gradients
   friend constexpr bool operator==(const OffloadTraits&, const OffloadTraits&) = default;
 };
 
@@ -46,5 +77,7 @@ constexpr OffloadTraits offload_traits() {
 }
 
 static_assert(OffloadPolicy<offload::None>);
+static_assert(OffloadPolicy<offload::All<offload::Cpu>>);
+static_assert(offload_traits<offload::None>() == offload_traits<offload::All<offload::Device>>());
 
 }  // namespace flatshard

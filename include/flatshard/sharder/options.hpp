@@ -10,11 +10,13 @@
 #include <flatshard/ops/loss_scale.hpp>
 #include <flatshard/ops/optimizer.hpp>
 #include <flatshard/ops/step_control.hpp>
+#include <flatshard/policy/offload.hpp>
 
 #include <cstdint>
 #include <functional>
 #include <limits>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 namespace flatshard {
@@ -46,8 +48,13 @@ enum class BackwardPrefetch {
 /// slices; never block. Not called where nothing is trainable.
 using NormHook = std::function<void(double* measure, NormKind kind, StreamRef stream)>;
 
+/// Told once, at construction, by the rank's thread: what works, but not as well as it could.
+using WarningHandler = std::function<void(std::string_view message)>;
+
 /// No cap.
 inline constexpr Elements unlimited_elements = std::numeric_limits<Elements>::max();
+/// No budget.
+inline constexpr Bytes unlimited_bytes = std::numeric_limits<Bytes>::max();
 
 /// Run-time options; a table of what they are elsewhere is in the documentation.
 struct Options {
@@ -76,6 +83,11 @@ struct Options {
   Stream* compute_stream = nullptr;  // where your kernels run; none: the device's choice
   MemoryResource* memory = nullptr;  // of the device, for the arena; none: the device's own
   NormHook norm_hook = {};           // other parallel dimensions' part of the norm
+  std::optional<OffloadTraits> offload = {};  // in place of the offload policy's answers, for
+                                              // programs that choose at run time
+  Bytes pinned_budget = unlimited_bytes;  // most pinned host memory of offloaded parts; what does
+                                          // not fit is pageable, and on_warning is told
+  WarningHandler on_warning = {};         // none: nobody is told
 };
 
 }  // namespace flatshard

@@ -20,32 +20,46 @@ namespace flatshard {
 
 /// What a block of memory is for.
 enum class Role {
-  Master,         // fp32 (or T) weights of the own slice
-  Compute,        // compute-dtype slice, where it is not the master itself
-  Whole,          // whole compute-dtype parameters of one flat
-  Secondary,      // slice of the second, in-group shard
-  Gradient,       // accumulated gradient: own slice, or whole for ReduceMoment::Boundary
-  Partial,        // partial sums of tree accumulation
-  State,          // optimizer state
-  GatherRing,     // whole parameters of whichever unit is in use
-  GradientRing,   // gradients that backward writes, of whichever unit is in use
-  GradientUnit,   // the same for a dedicated unit
-  Scratch,        // reduced slice before it is added
-  Exchange,       // other ranks' contributions to a sum, where the communicator needs such
-  Control,        // step control, reports, norm values
-  RegisteredData  // registered buffers of the model
+  Master,           // fp32 (or T) weights of the own slice
+  Compute,          // compute-dtype slice, where it is not the master itself; all of it where whole
+                    // parameters rest on the host
+  Whole,            // whole compute-dtype parameters of one flat
+  Secondary,        // slice of the second, in-group shard
+  Gradient,         // accumulated gradient: own slice, or whole for ReduceMoment::Boundary
+  Partial,          // partial sums of tree accumulation
+  State,            // optimizer state
+  GatherRing,       // whole parameters of whichever unit is in use
+  GradientRing,     // gradients that backward writes, of whichever unit is in use
+  GradientUnit,     // the same for a dedicated unit
+  Scratch,          // reduced slice before it is added
+  Exchange,         // other ranks' contributions to a sum, where the communicator needs such
+  Control,          // step control, reports, norm values
+  RegisteredData,   // registered buffers of the model
+  ReducedGradient,  // own slice beside an optimizer on the host, where sums are formed elsewhere
+  Staging           // what is on its way between device and host
 };
 /// Number of roles.
-inline constexpr int role_count = 14;
+inline constexpr int role_count = 16;
 std::string_view name_of(Role role);  // as to_string(Plan) prints it
 
-/// A block of the arena.
+/// Where an arena lies.
+enum class Memory {
+  Device,   // of the device that computes
+  Pinned,   // of the host, which the device copies from and to at its own pace
+  Pageable  // of the host, beyond Options::pinned_budget
+};
+/// Number of them.
+inline constexpr int memory_count = 3;
+std::string_view name_of(Memory memory);  // as to_string(Plan) prints it
+
+/// A block of an arena.
 struct Block {
-  Role role = Role::Control;  // what it is for
-  int owner = -1;             // flat, unit, ring slot or buffer index, as the role says
-  int index = 0;              // which state or partial sum
-  Bytes offset = 0;           // in the arena
-  Bytes bytes = 0;            // its size
+  Role role = Role::Control;       // what it is for
+  int owner = -1;                  // flat, unit, ring slot or buffer index, as the role says
+  int index = 0;                   // which state, partial sum or slot
+  Bytes offset = 0;                // in the arena
+  Bytes bytes = 0;                 // its size
+  Memory memory = Memory::Device;  // which arena
   friend bool operator==(const Block&, const Block&) = default;
 };
 
@@ -71,14 +85,19 @@ struct Flat {
   bool persistent = false;                           // whole between uses, as a small parameter
   /// As ModuleOptions says.
   bool skip_when_unused = false;
-  ParametersWhole whole = ParametersWhole::Always;  // after persistence and group size are counted
-  FlatLayout layout;                                // parameters -> positions
-  Partition partition;                              // positions -> slices
-  bool master_is_compute = false;                   // one copy serves both roles
-  bool gradient_in_place = false;          // backward writes straight into the accumulated gradient
-  Bytes gather_offset = 0;                 // in the ring slot of its unit
-  Bytes gradient_offset = 0;               // in the gradient slot of its unit
-  StepRow step_row;                        // of its update
+  ParametersWhole whole = ParametersWhole::Always;  // on the device; after persistence, group size
+                                                    // and offload are counted
+  Tier parameters_rest = Tier::Device;  // the compute dtype; a persistent flat's: Device
+  bool rests_whole = true;         // every rank of the group keeps all of it there, not its slice
+  FlatLayout layout;               // parameters -> positions
+  Partition partition;             // positions -> slices
+  bool master_is_compute = false;  // one copy serves both roles: equal dtypes that
+                                   // rest on one tier
+  bool gradient_in_place = false;  // backward writes straight into the accumulated gradient
+  Bytes gather_offset = 0;         // in the ring slot of its unit
+  Bytes gradient_offset = 0;       // in the gradient slot of its unit
+  Bytes staging_offset = 0;        // in the staging slot of its unit
+  StepRow step_row;                // of its update
   std::vector<std::vector<StepRun>> runs;  // per rank of the shard group; frozen: none
   /// Without elements nothing is allocated, gathered or reduced.
   bool is_empty() const { return partition.padded() == 0; }
@@ -98,6 +117,8 @@ struct UnitPlan {
   Elements gathered_elements = 0;  // padded elements of its flats that are not always whole
   Bytes ring_bytes = 0;            // of its flats that are gathered per use, whole, compute dtype
   Bytes gradient_bytes = 0;        // of its flats whose gradient is not written in place, whole
+  Bytes staging_bytes = 0;         // of compute-dtype slices that are made beside the optimizer and
+                                   // rest on another tier
   friend bool operator==(const UnitPlan&, const UnitPlan&) = default;
 };
 
@@ -139,7 +160,11 @@ struct Plan {
   Bytes gather_slot_bytes = 0;    // of the largest unit
   int gradient_slots = 0;         // ring slots of gradients that backward writes
   Bytes gradient_slot_bytes = 0;  // of the largest unit
-  Bytes landing_bytes = 0;        // scratch: a reduced slice before it is added
+  Bytes landing_bytes = 0;        // scratch: a reduced slice before it is added or goes to the host
+  int landing_slots = 1;          // of these; 2: one is reduced while another is copied
+  Bytes arrival_bytes = 0;        // on the host: a slice that has arrived, before it is added
+  int staging_slots = 0;          // of compute-dtype slices; 2: one is written while another moves
+  Bytes staging_slot_bytes = 0;   // of the largest unit
   Bytes wide_bytes = 0;           // scratch: a slice summed inside the group, before the replicas
   int norm_leaves = 0;            // the most leaves any rank sums
   int norm_passes = 1;  // 2: fp64 gradients, whose squares may overflow although all are finite
@@ -151,12 +176,18 @@ struct Plan {
   std::vector<int> slot_of_parameter;           // position within its flat
   CanonicalIndex canonical{{}};                 // of the model
   NormPlan norm;                                // over the ranks of one shard group
-  std::vector<Block> blocks;                    // of the arena, in order of offset
-  Bytes arena_bytes = 0;                        // all that is allocated
+  std::vector<Block> blocks;                    // arena by arena, in order of offset
+  Bytes arena_bytes = 0;                        // all that is allocated on the device
+  Bytes pinned_bytes = 0;                       // all pinned host memory of offloaded parts
+  Bytes pageable_bytes = 0;                     // all pageable host memory of offloaded parts
   std::vector<std::string> promises;            // what is promised of the bits, in words
 
   /// Bytes of all blocks of a role, on every rank.
   Bytes bytes(Role role) const;
+  /// Of those, in one memory.
+  Bytes bytes(Role role, Memory memory) const;
+  /// All that is allocated in one memory.
+  Bytes bytes(Memory memory) const;
   /// The block; nullptr when the Plan has none.
   const Block* block(Role role, int owner, int index = 0) const;
   friend bool operator==(const Plan&, const Plan&) = default;

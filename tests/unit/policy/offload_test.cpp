@@ -32,6 +32,16 @@ TEST_CASE("without offload everything rests on the device") {
   CHECK(std::is_empty_v<offload::None>);
 }
 
+TEST_CASE("places of parameters and optimizer are chosen one by one, or alike") {
+  using offload::Cpu, offload::Device, offload::Nvme, offload::Place;
+  CHECK(offload_traits<Place<Device, Device>>() == offload_traits<offload::None>());
+  CHECK(offload_traits<Place<Device, Cpu>>() == OffloadTraits{Tier::Device, Tier::Host});
+  CHECK(offload_traits<Place<Cpu, Device>>() == OffloadTraits{Tier::Host, Tier::Device});
+  CHECK(offload_traits<Place<Nvme, Cpu>>() == OffloadTraits{Tier::Nvme, Tier::Host});
+  CHECK(std::is_same_v<offload::All<Cpu>, Place<Cpu, Cpu>>);
+  CHECK(std::is_empty_v<Place<Nvme, Nvme>>);
+}
+
 TEST_CASE("a struct of two tiers is an offload policy, anything else is none") {
   CHECK(OffloadPolicy<OptimizerOnHost>);
   CHECK(offload_traits<OptimizerOnHost>() == OffloadTraits{Tier::Device, Tier::Host});

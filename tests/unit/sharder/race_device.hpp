@@ -18,7 +18,7 @@ namespace sharder_test {
 using namespace flatshard;  // NOLINT: tests only
 
 /// How far each stream had come when something happened.
-using Clock = std::array<int, 4>;
+using Clock = std::array<int, 8>;
 inline void join(Clock& clock, const Clock& other) {
   for (std::size_t i = 0; i < clock.size(); ++i) clock[i] = std::max(clock[i], other[i]);
 }

@@ -1,0 +1,64 @@
+#include "delivery.hpp"
+
+#include "plan_build.hpp"
+
+namespace flatshard::detail {
+
+Delivery::Delivery(Runtime& runtime)
+    : runtime_(runtime),
+      lane_(runtime.step_lane().stream),
+      transfer_(steps_on_host(runtime.plan) ? runtime.upload : runtime.download),
+      units_(runtime.plan.units.size()),
+      marked_(runtime.plan.flats.size(), false) {
+  for (std::size_t unit = 0; unit < units_.size(); ++unit) {
+    units_[unit].stepped = runtime.make_event();
+    units_[unit].delivered = runtime.make_event();
+    for (int flat : runtime.plan.units[unit].flats)
+      units_[unit].moves = units_[unit].moves || moves(runtime.flat(flat), runtime.plan);
+  }
+  for (int slot = 0; slot < runtime.plan.staging_slots; ++slot)
+    slots_.push_back(
+        {runtime.address(Role::Staging, staging_parameters, slot), runtime.make_event()});
+}
+
+Stream& Delivery::stream(int unit) const {
+  return units_[static_cast<std::size_t>(unit)].moves ? transfer_ : lane_;
+}
+
+void Delivery::begin(int unit) {
+  if (!runtime_.offloads()) return;
+  lane_.wait(delivered(unit));  // which copied from the masters
+  if (runtime_.unit(unit).staging_bytes == 0) return;
+  slot_ = next_slot_;
+  next_slot_ = (next_slot_ + 1) % runtime_.plan.staging_slots;
+  lane_.wait(*slot().free);
+}
+
+std::byte* Delivery::slice(int index) const {
+  const Flat& flat = runtime_.flat(index);
+  if (flat.master_is_compute) return nullptr;
+  if (!moves(flat, runtime_.plan)) return runtime_.memory(index).compute;
+  if (!flat.step_row.writes_copy) return nullptr;
+  return slots_[static_cast<std::size_t>(slot_)].data + flat.staging_offset;
+}
+
+void Delivery::deliver(int unit) {
+  const Unit& delivering = units_[static_cast<std::size_t>(unit)];
+  if (delivering.moves) runtime_.order(lane_, *delivering.stepped, transfer_);
+  for (int flat : runtime_.unit(unit).flats)
+    if (marked_[static_cast<std::size_t>(flat)]) copy(flat);
+  if (runtime_.unit(unit).staging_bytes > 0) transfer_.record(*slot().free);
+  stream(unit).record(*delivering.delivered);
+}
+
+void Delivery::copy(int index) {
+  marked_[static_cast<std::size_t>(index)] = false;
+  const Flat& flat = runtime_.flat(index);
+  if (!moves(flat, runtime_.plan) || flat.is_empty()) return;
+  const FlatMemory& memory = runtime_.memory(index);
+  const std::byte* staged = slice(index);
+  runtime_.device.copy(staged == nullptr ? memory.master : staged, memory.compute,
+                       flat.partition.slice() * size_of(flat.compute), transfer_);
+}
+
+}  // namespace flatshard::detail

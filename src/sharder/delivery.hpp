@@ -1,0 +1,53 @@
+// Brings new parameters from where the optimizer rests to where they rest.
+#pragma once
+
+#include "runtime.hpp"
+
+namespace flatshard::detail {
+
+/// The compute-dtype slices of a unit are made on the optimizer's lane: at rest where that is the
+/// same tier, else in the master (equal dtypes) or in staging, and then copied on a stream of their
+/// own. Nothing blocks the host.
+class Delivery {
+ public:
+  explicit Delivery(Runtime& runtime);
+
+  /// The optimizer's lane may write the unit's slices and masters from here on.
+  void begin(int unit);
+  /// Where the lane writes the compute-dtype slice of a flat of the unit that was begun last; null:
+  /// nowhere, the master serves.
+  std::byte* slice(int flat) const;
+  /// New values of the flat were issued to the lane.
+  void mark(int flat) { marked_[static_cast<std::size_t>(flat)] = true; }
+  /// Sends what was marked of the unit that was begun last.
+  void deliver(int unit);
+
+  /// Recorded when the unit's slices are at rest.
+  Event& delivered(int unit) { return *units_[static_cast<std::size_t>(unit)].delivered; }
+  /// Where that is recorded.
+  Stream& stream(int unit) const;
+
+ private:
+  struct Unit {
+    std::unique_ptr<Event> stepped;    // on the optimizer's lane
+    std::unique_ptr<Event> delivered;  // on stream()
+    bool moves = false;                // some flat rests on another tier than the optimizer
+  };
+  struct Slot {
+    std::byte* data;
+    std::unique_ptr<Event> free;  // on the copying stream
+  };
+  Slot& slot() { return slots_[static_cast<std::size_t>(slot_)]; }
+  void copy(int flat);
+
+  Runtime& runtime_;
+  Stream& lane_;
+  Stream& transfer_;
+  std::vector<Unit> units_;
+  std::vector<Slot> slots_;
+  std::vector<bool> marked_;  // per flat
+  int slot_ = -1;             // of the unit that was begun last, where it stages
+  int next_slot_ = 0;
+};
+
+}  // namespace flatshard::detail

@@ -1,0 +1,213 @@
+// Offload: whatever two of the six streams do to the same memory is ordered by events, and every
+// kind of edge that offload adds is needed.
+#include <doctest/doctest.h>
+
+#include <mutex>
+
+#include "offload.hpp"
+#include "race_device.hpp"
+#include "random.hpp"
+
+using namespace sharder_test;
+
+namespace {
+
+enum : int { compute, gather, reduce, upload, download, host };  // in the order they are made
+
+void touch(Trainer& trainer, const TestModel& test, const Module& module, bool backward) {
+  Stream& stream = trainer.engine().compute_stream();
+  const auto body = [&](const Views& views) {
+    std::vector<Access> accesses;
+    for (const Parameter parameter : test.parameters_of(module)) {
+      const Values weights = views.weights(parameter);
+      accesses.push_back(reads(weights.data, weights.count * size_of(weights.dtype)));
+      if (!backward || parameter == test.frozen) continue;
+      const Values gradients = views.gradients(parameter);
+      accesses.push_back(writes(gradients.data, gradients.count * size_of(gradients.dtype)));
+    }
+    note(stream, backward ? "backward" : "forward", std::move(accesses));
+  };
+  if (backward)
+    trainer.backward(module, body);
+  else
+    trainer.forward(module, body);
+}
+
+void touch_all(Trainer& trainer, const TestModel& test, std::int64_t, Elements) {
+  for (const Module& module : test.calls) touch(trainer, test, module, false);
+  for (auto module = test.calls.rbegin(); module != test.calls.rend(); ++module)
+    touch(trainer, test, *module, true);
+}
+
+/// What nothing orders in four steps, on all ranks.
+std::vector<std::string> races_of(Training training, const OffloadTraits& offload,
+                                  std::pair<int, int> dropped = {-1, -1}) {
+  std::vector<std::string> found;
+  std::mutex mutex;
+  training.steps = 4;
+  training.options.offload = offload;
+  training.hooks.device = [&](const HostOptions&, Rank) {
+    auto device = std::make_unique<RaceDevice>();
+    device->history.dropped = dropped;
+    return device;
+  };
+  training.hooks.decorate = [](Communicator& comm) {
+    return std::make_unique<RaceCommunicator>(comm);
+  };
+  if (!training.hooks.micro_step) training.hooks.micro_step = touch_all;
+  training.hooks.after_training = [&](Trainer& trainer, Communicator&) {
+    const auto races = static_cast<RaceDevice&>(trainer.engine().device()).history.races();
+    const std::lock_guard lock(mutex);
+    found.insert(found.end(), races.begin(), races.end());
+  };
+  train(training);
+  return found;
+}
+
+void check_ordered(const Training& training) {
+  for (const OffloadTraits& offload : offloads) {
+    CAPTURE(to_string(training));
+    CAPTURE(to_string(offload));
+    const auto races = races_of(training, offload);
+    CAPTURE(races.empty() ? std::string() : races.front());
+    CHECK(races.empty());
+  }
+}
+
+}  // namespace
+
+TEST_CASE("offload streams: everything that conflicts is ordered by events, in every strategy") {
+  for (const StrategyName strategy : all_strategies)
+    for (const PrecisionName precision : {PrecisionName::Fp32, PrecisionName::Bf16Mixed}) {
+      Training training;
+      training.strategy = strategy;
+      training.precision = precision;
+      training.world = 2;
+      training.micro_steps = 2;
+      training.options.max_grad_norm = 1;
+      check_ordered(training);
+      training.options.prefetch_forward = 3;
+      training.options.prefetch_backward = BackwardPrefetch::Post;
+      training.options.accumulation = Accumulation::Tree;
+      training.options.reduce_moment = ReduceMoment::Micro;
+      check_ordered(training);
+      training.options.max_grad_norm = 0;
+      training.options.step_in_backward = true;
+      check_ordered(training);
+    }
+}
+
+TEST_CASE("offload streams: what nobody uses is ordered too") {
+  for (const StrategyName strategy : {StrategyName::NoShard, StrategyName::FullShard}) {
+    Training training;
+    training.strategy = strategy;
+    training.world = 2;
+    training.hooks.micro_step = [](Trainer& trainer, const TestModel& test, std::int64_t,
+                                   Elements) {
+      touch(trainer, test, test.blocks[0], false);
+      touch(trainer, test, test.blocks[0], true);
+    };
+    check_ordered(training);
+    training.options.step_in_backward = true;
+    check_ordered(training);
+  }
+}
+
+TEST_CASE("offload streams: more units than buffers, gathered ahead in vain now and then") {
+  Model model;
+  std::vector<Module> modules;
+  std::vector<Parameter> weights;
+  for (int index = 0; index < 7; ++index) {
+    modules.push_back(model.module("h." + std::to_string(index)));
+    weights.push_back(modules.back().add("weight", {40 + index}));
+  }
+  auto random = flatshard_test::generator(41);
+  for (int trial = 0; trial < 60; ++trial) {
+    const std::uint64_t seed = random();
+    const StrategyName strategy = all_strategies[seed % all_strategies.size()];
+    const OffloadTraits& offload = offloads[seed / 8 % offloads.size()];
+    CAPTURE(name_of(strategy));
+    CAPTURE(to_string(offload));
+    ThreadWorld(2).run([&](Communicator& given) {
+      std::mt19937_64 same{seed};  // calls are the same on every rank
+      RaceDevice device;
+      RaceCommunicator communicator(given);
+      Options options;
+      options.device = &device;
+      options.offload = offload;
+      options.prefetch_forward = static_cast<int>(same() % 3);
+      options.step_in_backward = same() % 2 == 0;
+      const bool merged = same() % 3 == 0;
+      options.wrap = merged ? wrap::up_to(90) : wrap::each_module();
+      const auto precision = same() % 2 == 0 ? PrecisionName::Fp32 : PrecisionName::Bf16Mixed;
+      const auto trainer =
+          make_trainer(strategy, precision, communicator, model, AdamW{.lr = 1e-2}, options);
+      trainer->initialize(init::normal{0.5, 1});
+      const auto call = [&](std::size_t index, bool backward) {
+        const auto body = [&](const Views& views) {
+          const Values read = views.weights(weights[index]);
+          std::vector<Access> accesses{reads(read.data, read.count * size_of(read.dtype))};
+          if (backward) {
+            const Values written = views.gradients(weights[index]);
+            accesses.push_back(writes(written.data, written.count * size_of(written.dtype)));
+          }
+          note(trainer->engine().compute_stream(), backward ? "backward" : "forward",
+               std::move(accesses));
+        };
+        if (backward)
+          trainer->backward(modules[index], body);
+        else
+          trainer->forward(modules[index], body);
+      };
+      for (int step = 0; step < 4; ++step) {
+        for (std::size_t index = 0; index < modules.size(); ++index) {
+          if (merged || same() % 4 != 0) call(index, false);
+          if (same() % 4 == 0)
+            trainer->engine().prefetch(static_cast<int>(same() % modules.size()));
+        }
+        for (std::size_t index = modules.size(); index-- > 0;) call(index, true);
+        if (same() % 2 == 0) trainer->engine().prefetch(static_cast<int>(same() % modules.size()));
+        trainer->step();
+      }
+      const auto races = device.history.races();
+      CAPTURE(races.empty() ? std::string() : races.front());
+      CHECK(races.empty());
+    });
+  }
+}
+
+TEST_CASE("offload streams: no kind of edge may be left out") {
+  Training training;
+  training.world = 2;
+  training.micro_steps = 2;
+  training.precision = PrecisionName::Bf16Mixed;
+  // What nobody uses any more is still sent while a step writes it.
+  training.hooks.micro_step = [](Trainer& trainer, const TestModel& test, std::int64_t step,
+                                 Elements micro_batch) {
+    touch_all(trainer, test, step, micro_batch);
+    trainer.engine().prefetch(test.blocks[0].index());
+  };
+  check_ordered(training);
+  const auto needed = [&](const OffloadTraits& offload, std::pair<int, int> edge) {
+    CAPTURE(to_string(offload));
+    CAPTURE(edge.first);
+    CAPTURE(edge.second);
+    CHECK_FALSE(races_of(training, offload, edge).empty());
+  };
+  for (const std::pair<int, int> edge : {std::pair{reduce, download},
+                                         {download, reduce},
+                                         {download, host},
+                                         {host, download},
+                                         {host, reduce},
+                                         {reduce, host},
+                                         {host, upload},
+                                         {upload, host},
+                                         {upload, gather},
+                                         {gather, upload}})
+    needed(optimizer_on_host, edge);
+  for (const std::pair<int, int> edge :
+       {std::pair{upload, gather}, {reduce, download}, {download, upload}})
+    needed(parameters_on_host, edge);
+  needed(all_on_host, {host, upload});
+  needed(all_on_host, {upload, host});
+}
