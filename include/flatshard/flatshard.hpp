@@ -34,7 +34,9 @@
 #include <flatshard/layout/wrap.hpp>
 
 #include <flatshard/ops/adagrad.hpp>
+#include <flatshard/ops/adam.hpp>
 #include <flatshard/ops/adamw.hpp>
+#include <flatshard/ops/amsgrad.hpp>
 #include <flatshard/ops/conclude.hpp>
 #include <flatshard/ops/cuda_steps.hpp>
 #include <flatshard/ops/host_device.hpp>
@@ -44,12 +46,14 @@
 #include <flatshard/ops/kernel_table.hpp>
 #include <flatshard/ops/lion.hpp>
 #include <flatshard/ops/loss_scale.hpp>
+#include <flatshard/ops/nadam.hpp>
 #include <flatshard/ops/normal.hpp>
 #include <flatshard/ops/optimizer.hpp>
 #include <flatshard/ops/optimizer_concepts.hpp>
 #include <flatshard/ops/power.hpp>
 #include <flatshard/ops/random.hpp>
 #include <flatshard/ops/reduction_tree.hpp>
+#include <flatshard/ops/rmsprop.hpp>
 #include <flatshard/ops/sgd.hpp>
 #include <flatshard/ops/step.hpp>
 #include <flatshard/ops/step_control.hpp>

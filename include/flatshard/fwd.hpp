@@ -40,7 +40,17 @@ class CanonicalIndex;
 
 // ops
 struct Adagrad;
+struct Adam;
 struct AdamW;
+struct AMSGrad;
+struct NAdam;
+template <bool HasMomentum, bool IsCentered>
+struct BasicRMSProp;
+using RMSProp = BasicRMSProp<false, false>;                // one state
+using RMSPropMomentum = BasicRMSProp<true, false>;         // two states
+using CenteredRMSProp = BasicRMSProp<false, true>;         // two states
+using CenteredRMSPropMomentum = BasicRMSProp<true, true>;  // three states
+struct NeedsRMSPropMomentum;
 struct SGD;
 struct Lion;
 class Optimizer;

@@ -16,38 +16,15 @@ const host::StepKernels& kernels_of(InstructionSet set) {
 
 }  // namespace
 
-template <>
-HostStep builtin_host_step<AdamW>(const StepRow& row, InstructionSet set) {
-  return kernels_of(set).adamw(row);
-}
-template <>
-HostStep builtin_host_step<SGD>(const StepRow& row, InstructionSet set) {
-  return kernels_of(set).sgd(row);
-}
-template <>
-HostStep builtin_host_step<Lion>(const StepRow& row, InstructionSet set) {
-  return kernels_of(set).lion(row);
-}
-template <>
-HostStep builtin_host_step<Adagrad>(const StepRow& row, InstructionSet set) {
-  return kernels_of(set).adagrad(row);
+namespace detail {
+
+HostStep builtin_host_step(std::size_t place, const StepRow& row, InstructionSet set) {
+  return kernels_of(set).find[place](row);
 }
 
-template <>
-HostStep builtin_host_step<AdamW>(const StepRow& row) {
-  return builtin_host_step<AdamW>(row, best_instruction_set());
-}
-template <>
-HostStep builtin_host_step<SGD>(const StepRow& row) {
-  return builtin_host_step<SGD>(row, best_instruction_set());
-}
-template <>
-HostStep builtin_host_step<Lion>(const StepRow& row) {
-  return builtin_host_step<Lion>(row, best_instruction_set());
-}
-template <>
-HostStep builtin_host_step<Adagrad>(const StepRow& row) {
-  return builtin_host_step<Adagrad>(row, best_instruction_set());
+HostStep builtin_host_step(std::size_t place, const StepRow& row) {
+  return builtin_host_step(place, row, best_instruction_set());
 }
 
+}  // namespace detail
 }  // namespace flatshard

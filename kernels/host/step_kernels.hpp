@@ -7,11 +7,10 @@
 namespace flatshard::host {
 
 /// nullptr: the row is not in StepRows.
+using FindStep = HostStep (*)(const StepRow& row);
+
 struct StepKernels {
-  HostStep (*adamw)(const StepRow& row);
-  HostStep (*sgd)(const StepRow& row);
-  HostStep (*lion)(const StepRow& row);
-  HostStep (*adagrad)(const StepRow& row);
+  FindStep find[detail::length_of(BuiltinOptimizers{})];  // in the order of BuiltinOptimizers
 };
 
 namespace baseline {

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Writes optimizer_tables.inc: what PyTorch's single-tensor optimizers do to a few fp32 elements.
+"""Writes what PyTorch's single-tensor optimizers do to a few fp32 elements.
 
-Usage: generate.py > optimizer_tables.inc   (needs torch; any recent version gives the same table)
+Usage: generate.py > optimizer_tables.inc          (needs torch; versions differ in last digits)
+       generate.py moments > moment_tables.inc     (the same inputs)
 
 torch.optim has no Lion: it is written here with the same tensor operations that a PyTorch program
 would use, from the paper's algorithm 2.
@@ -81,6 +82,44 @@ CASES = [
 ]
 
 
+# Options that torch 1.13, which wrote moment_tables.inc, has. Its single-tensor NAdam multiplies the
+# product of momenta by the last one twice; later versions, and its own foreach form, do not.
+MOMENT_CASES = [
+    ("AdamW{.lr = 0.01, .weight_decay = 0.1, .maximize = true}", torch.optim.AdamW,
+     {"lr": 0.01, "weight_decay": 0.1, "maximize": True, **PLAIN}, ("exp_avg", "exp_avg_sq")),
+    ("Adam{}", torch.optim.Adam, PLAIN, ("exp_avg", "exp_avg_sq")),
+    ("Adam{.lr = 0.01, .beta1 = 0.8, .beta2 = 0.95, .eps = 1e-6, .weight_decay = 0.1, .maximize = true}",
+     torch.optim.Adam,
+     {"lr": 0.01, "betas": (0.8, 0.95), "eps": 1e-6, "weight_decay": 0.1, "maximize": True, **PLAIN},
+     ("exp_avg", "exp_avg_sq")),
+    ("AMSGrad{.beta2 = 0.9}", torch.optim.Adam, {"betas": (0.9, 0.9), "amsgrad": True, **PLAIN},
+     ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")),
+    ("AMSGrad{.lr = 0.01, .beta2 = 0.7, .weight_decay = 0.1}", torch.optim.Adam,
+     {"lr": 0.01, "betas": (0.9, 0.7), "weight_decay": 0.1, "amsgrad": True, **PLAIN},
+     ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")),
+    ("AMSGrad{.lr = 0.01, .beta2 = 0.7, .weight_decay = 0.1, .decoupled_weight_decay = true}",
+     torch.optim.AdamW,
+     {"lr": 0.01, "betas": (0.9, 0.7), "weight_decay": 0.1, "amsgrad": True, **PLAIN},
+     ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")),
+    ("NAdam{}", torch.optim.NAdam, {"foreach": True}, ("exp_avg", "exp_avg_sq")),
+    ("NAdam{.lr = 0.01, .beta1 = 0.95, .beta2 = 0.98, .weight_decay = 0.1, .momentum_decay = 1.5}",
+     torch.optim.NAdam,
+     {"lr": 0.01, "betas": (0.95, 0.98), "weight_decay": 0.1, "momentum_decay": 1.5, "foreach": True},
+     ("exp_avg", "exp_avg_sq")),
+    ("RMSProp{}", torch.optim.RMSprop, PLAIN, ("square_avg",)),
+    ("RMSProp{.alpha = 0.9, .eps = 1e-4, .weight_decay = 0.1}", torch.optim.RMSprop,
+     {"alpha": 0.9, "eps": 1e-4, "weight_decay": 0.1, **PLAIN}, ("square_avg",)),
+    ("RMSPropMomentum{.lr = 1e-3, .momentum = 0.9}", torch.optim.RMSprop,
+     {"lr": 1e-3, "momentum": 0.9, **PLAIN}, ("square_avg", "momentum_buffer")),
+    ("CenteredRMSProp{.alpha = 0.9}", torch.optim.RMSprop,
+     {"alpha": 0.9, "centered": True, **PLAIN}, ("square_avg", "grad_avg")),
+    ("CenteredRMSPropMomentum{.alpha = 0.8, .weight_decay = 0.1, .momentum = 0.5}",
+     torch.optim.RMSprop,
+     {"alpha": 0.8, "weight_decay": 0.1, "momentum": 0.5, "centered": True, **PLAIN},
+     ("square_avg", "momentum_buffer", "grad_avg")),
+]
+
+
 def inputs():
     """Parameters of many sizes; gradients, one row a step, with zeros and large and small ones."""
     generator = torch.Generator().manual_seed(20)
@@ -118,9 +157,10 @@ def main(out=sys.stdout):
     print(f"using Row = std::array<float, {COUNT}>;", file=out)
     print("inline constexpr Row start{" + row(parameters) + "};", file=out)
     print(f"inline constexpr std::array<Row, {STEPS}> gradients" + table(gradients) + ";", file=out)
+    cases = MOMENT_CASES if sys.argv[1:] == ["moments"] else CASES
     print("// check(functor, rows): parameters, then each state, after 1 and after 10 steps.", file=out)
     print("template <class Check>\nvoid for_each_case(const Check& check) {", file=out)
-    for text, optimizer_class, arguments, states in CASES:
+    for text, optimizer_class, arguments, states in cases:
         rows = list(rows_of(optimizer_class, arguments, states, parameters, gradients))
         print(f"  check({text}, std::array<Row, {len(rows)}>" + table(rows) + ");", file=out)
     print("}", file=out)

@@ -9,7 +9,8 @@
 
 namespace flatshard {
 
-/// m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;  p = (1 - lr weight_decay) p;
+/// g = -g if maximize;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;
+/// p = (1 - lr weight_decay) p;
 /// p = p - lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
 struct AdamW {
   double lr = 1e-3;            // >= 0
@@ -17,6 +18,7 @@ struct AdamW {
   double beta2 = 0.999;        // in [0, 1)
   double eps = 1e-8;           // > 0, as a float too
   double weight_decay = 1e-2;  // >= 0
+  bool maximize = false;       // moves up the gradient
 
   static constexpr std::string_view name = "adamw";
   static constexpr std::array<std::string_view, 2> state_names{"exp_avg", "exp_avg_sq"};
@@ -29,11 +31,12 @@ struct AdamW {
     visit("beta2", self.beta2);
     visit("eps", self.eps);
     visit("weight_decay", self.weight_decay);
+    visit("maximize", self.maximize);
   }
 
   template <class Real>
   struct Coefficients {
-    Real beta1, gradient_share;  // beta1, 1 - beta1
+    Real beta1, gradient_share;  // beta1, 1 - beta1; its sign is the gradient's
     Real beta2, square_share;    // beta2, 1 - beta2
     Real rsqrt_correction;       // 1 / sqrt(1 - beta2^t)
     Real eps;                    // of AdamW
@@ -43,10 +46,11 @@ struct AdamW {
 
   template <class Real>
   FLATSHARD_INLINE FLATSHARD_HOST_DEVICE Coefficients<Real> coefficients(std::int64_t time) const {
+    const double share = exact::add(1.0, -beta1);
     const double correction1 = one_minus_power(beta1, time);
     const double correction2 = one_minus_power(beta2, time);
     return {exact::round_to<Real>(beta1),
-            exact::round_to<Real>(exact::add(1.0, -beta1)),
+            exact::round_to<Real>(maximize ? -share : share),
             exact::round_to<Real>(beta2),
             exact::round_to<Real>(exact::add(1.0, -beta2)),
             exact::round_to<Real>(exact::div(1.0, exact::sqrt(correction2))),

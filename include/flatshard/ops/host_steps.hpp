@@ -7,16 +7,16 @@
 
 namespace flatshard {
 
+namespace detail {
+/// Of the functor at a place of BuiltinOptimizers. Defined in kernels/host.
+HostStep builtin_host_step(std::size_t place, const StepRow& row, InstructionSet set);
+}  // namespace detail
+
 /// nullptr when the row is not in StepRows; the set must be available.
 template <class Functor>
-HostStep builtin_host_step(const StepRow& row, InstructionSet set);
-template <>
-HostStep builtin_host_step<AdamW>(const StepRow& row, InstructionSet set);
-template <>
-HostStep builtin_host_step<SGD>(const StepRow& row, InstructionSet set);
-template <>
-HostStep builtin_host_step<Lion>(const StepRow& row, InstructionSet set);
-template <>
-HostStep builtin_host_step<Adagrad>(const StepRow& row, InstructionSet set);
+HostStep builtin_host_step(const StepRow& row, InstructionSet set) {
+  static_assert(is_builtin_optimizer<Functor>);
+  return detail::builtin_host_step(detail::place_of<Functor>(BuiltinOptimizers{}), row, set);
+}
 
 }  // namespace flatshard

@@ -1,6 +1,7 @@
 // Any optimizer functor behind one type: what the engine needs of it, and the table of its steps.
 #pragma once
 
+#include <flatshard/fwd.hpp>
 #include <flatshard/ops/adagrad.hpp>
 #include <flatshard/ops/adamw.hpp>
 #include <flatshard/ops/lion.hpp>
@@ -33,24 +34,44 @@ struct HyperParameter {
 /// "master float32, gradient float32, state float32, copy bfloat16", for messages.
 std::string to_string(const StepRow& row);
 
-/// The step of a functor that the library itself builds, for the best instruction set of this
-/// processor; nullptr when the row is not in StepRows. Defined in kernels/host.
-template <class Functor>
-HostStep builtin_host_step(const StepRow& row);
-template <>
-HostStep builtin_host_step<AdamW>(const StepRow& row);
-template <>
-HostStep builtin_host_step<SGD>(const StepRow& row);
-template <>
-HostStep builtin_host_step<Lion>(const StepRow& row);
-template <>
-HostStep builtin_host_step<Adagrad>(const StepRow& row);
+template <class... Functors>
+struct OptimizerList {};
+
+/// The functors whose steps the library builds for every instruction set.
+using BuiltinOptimizers = OptimizerList<AdamW, SGD, Lion, Adagrad, Adam, AMSGrad, NAdam, RMSProp,
+                                        RMSPropMomentum, CenteredRMSProp, CenteredRMSPropMomentum>;
+
+namespace detail {
+
+/// Where a functor stands in a list; the list's length when it does not.
+template <class Functor, class... Functors>
+constexpr std::size_t place_of(OptimizerList<Functors...>) {
+  std::size_t place = 0;
+  static_cast<void>(((!std::is_same_v<Functor, Functors> && ++place != 0) && ...));
+  return place;
+}
+template <class... Functors>
+constexpr std::size_t length_of(OptimizerList<Functors...>) {
+  return sizeof...(Functors);
+}
+
+/// Of the functor at a place of BuiltinOptimizers. Defined in kernels/host.
+HostStep builtin_host_step(std::size_t place, const StepRow& row);
+
+}  // namespace detail
 
 /// True for functors whose steps the library builds for every instruction set.
 template <class Functor>
 inline constexpr bool is_builtin_optimizer =
-    std::is_same_v<Functor, AdamW> || std::is_same_v<Functor, SGD> ||
-    std::is_same_v<Functor, Lion> || std::is_same_v<Functor, Adagrad>;
+    detail::place_of<Functor>(BuiltinOptimizers{}) < detail::length_of(BuiltinOptimizers{});
+
+/// The step of a functor that the library itself builds, for the best instruction set of this
+/// processor; nullptr when the row is not in StepRows.
+template <class Functor>
+HostStep builtin_host_step(const StepRow& row) {
+  static_assert(is_builtin_optimizer<Functor>);
+  return detail::builtin_host_step(detail::place_of<Functor>(BuiltinOptimizers{}), row);
+}
 
 namespace detail {
 

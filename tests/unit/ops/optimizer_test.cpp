@@ -1,6 +1,10 @@
 #include <flatshard/core/error.hpp>
+#include <flatshard/ops/adam.hpp>
+#include <flatshard/ops/amsgrad.hpp>
 #include <flatshard/ops/cuda_steps.hpp>
+#include <flatshard/ops/nadam.hpp>
 #include <flatshard/ops/optimizer.hpp>
+#include <flatshard/ops/rmsprop.hpp>
 
 #include <doctest/doctest.h>
 
@@ -70,6 +74,11 @@ TEST_CASE("an optimizer knows its states, its name and its hyper-parameters") {
   CHECK(functor_of<AdamW>(optimizer) == adamw);
   CHECK(Optimizer(Lion{}).state_names()[0] == "exp_avg");
   CHECK(Optimizer(SGD{}).states() == 1);
+  CHECK(Optimizer(AMSGrad{}).state_names()[2] == "max_exp_avg_sq");
+  CHECK(Optimizer(RMSProp{}).states() == 1);
+  CHECK(Optimizer(RMSPropMomentum{}).state_names()[1] == "momentum_buffer");
+  CHECK(Optimizer(CenteredRMSProp{}).state_names()[1] == "grad_avg");
+  CHECK(Optimizer(CenteredRMSPropMomentum{}).state_names()[2] == "grad_avg");
   CHECK(Optimizer(Descent{}).states() == 0);
   CHECK(Optimizer(Descent{}).name() == "custom");
 }
@@ -82,6 +91,9 @@ TEST_CASE("parameter groups scale the learning rate and drop the weight decay") 
   CHECK(functor_of<AdamW>(optimizer.adjusted({.weight_decay = false})) ==
         AdamW{.lr = 0.5, .weight_decay = 0});
   CHECK(has(message_of([&] { optimizer.adjusted({.lr_factor = -1}); }), "lr is -0.5"));
+  CHECK(functor_of<CenteredRMSProp>(Optimizer(CenteredRMSProp{.lr = 0.5, .weight_decay = 0.25})
+                                        .adjusted({.lr_factor = 0.5, .weight_decay = false})) ==
+        CenteredRMSProp{.lr = 0.25, .weight_decay = 0});
 }
 
 TEST_CASE("a functor without lr cannot have it scaled, one without weight_decay has none to drop") {
@@ -102,8 +114,11 @@ std::vector<StepRow> rows_of(StepRowList<Types...>) {
 }
 
 TEST_CASE("every row is built for every optimizer, other rows are refused by name") {
-  for (const Optimizer& optimizer : {Optimizer(AdamW{}), Optimizer(SGD{}), Optimizer(Lion{}),
-                                     Optimizer(Adagrad{}), Optimizer(Descent{})}) {
+  for (const Optimizer& optimizer :
+       {Optimizer(AdamW{}), Optimizer(SGD{}), Optimizer(Lion{}), Optimizer(Adagrad{}),
+        Optimizer(Adam{}), Optimizer(AMSGrad{}), Optimizer(NAdam{}), Optimizer(RMSProp{}),
+        Optimizer(RMSPropMomentum{}), Optimizer(CenteredRMSProp{}),
+        Optimizer(CenteredRMSPropMomentum{}), Optimizer(Descent{})}) {
     for (const StepRow& row : rows_of(StepRows{})) CHECK(bool(optimizer.host_step(row) != nullptr));
     StepRow row = plain;
     row.state = DType::Float8E5M2;
@@ -172,6 +187,23 @@ TEST_CASE("hyper-parameters out of range are refused by name and value") {
   CHECK(refuses(Adagrad{.weight_decay = NAN}, "weight_decay is nan"));
   CHECK(refuses(Adagrad{.eps = 0}, "eps is 0"));
   CHECK(refuses(Lion{.lr = -1e-9}, "lr is -1e-09"));
+  CHECK(refuses(Adam{.lr = -1}, "Adam: lr is -1"));
+  CHECK(refuses(Adam{.beta1 = 1}, "beta1 is 1"));
+  CHECK(refuses(Adam{.beta2 = NAN}, "beta2 is nan"));
+  CHECK(refuses(Adam{.eps = 0}, "eps is 0"));
+  CHECK(refuses(Adam{.weight_decay = -1}, "weight_decay is -1"));
+  CHECK(refuses(AMSGrad{.lr = INFINITY}, "AMSGrad: lr is inf"));
+  CHECK(refuses(AMSGrad{.beta2 = 1}, "beta2 is 1"));
+  CHECK(refuses(AMSGrad{.eps = 1e-60}, "eps is 1e-60"));
+  CHECK(refuses(NAdam{.beta1 = 1}, "NAdam: beta1 is 1"));
+  CHECK(refuses(NAdam{.eps = -1}, "eps is -1"));
+  CHECK(refuses(NAdam{.momentum_decay = -0.5}, "momentum_decay is -0.5"));
+  CHECK(refuses(NAdam{.momentum_decay = NAN}, "momentum_decay is nan"));
+  CHECK(refuses(RMSProp{.alpha = 1}, "RMSProp: alpha is 1"));
+  CHECK(refuses(RMSProp{.eps = 0}, "eps is 0"));
+  CHECK(refuses(RMSPropMomentum{.momentum = -1}, "RMSPropMomentum: momentum is -1"));
+  CHECK(refuses(CenteredRMSProp{.lr = -1}, "CenteredRMSProp: lr is -1"));
+  CHECK(refuses(CenteredRMSPropMomentum{.weight_decay = -1}, "weight_decay is -1"));
   CHECK(refuses(SGD{.momentum = 0.5, .nesterov = true}, "no UsageError"));
 }
 
@@ -184,8 +216,14 @@ TEST_CASE("hyper-parameters are read and set by name; a functor may publish none
   CHECK(functor_of<SGD>(Optimizer(SGD{}).with(expected)) == sgd);  // not the bytes between members
   CHECK(Optimizer(Lion{}).hyper_parameters().size() == 4);
   const std::vector<HyperParameter> changed{{"eps", 0.5}, {"beta1", 0.25}};
-  CHECK(Optimizer(AdamW{}).with(changed).functor() ==
-        Optimizer(AdamW{.beta1 = 0.25, .eps = 0.5}).functor());
+  CHECK(functor_of<AdamW>(Optimizer(AdamW{}).with(changed)) == AdamW{.beta1 = 0.25, .eps = 0.5});
+  const RMSPropMomentum rmsprop{.momentum = 0.5, .maximize = true};
+  const std::vector<HyperParameter> published = Optimizer(rmsprop).hyper_parameters();
+  CHECK(published.size() == 6);
+  CHECK(functor_of<RMSPropMomentum>(Optimizer(RMSPropMomentum{}).with(published)) == rmsprop);
+  CHECK(Optimizer(RMSProp{}).hyper_parameters().size() == 5);  // without a momentum
+  const NAdam nadam{.momentum_decay = 0.25, .decoupled_weight_decay = true};
+  CHECK(functor_of<NAdam>(Optimizer(NAdam{}).with(Optimizer(nadam).hyper_parameters())) == nadam);
   CHECK(Optimizer(Descent{}).hyper_parameters().empty());
   const std::vector<HyperParameter> unknown{{"rho", 1}};
   CHECK(has(message_of([&] { Optimizer(AdamW{}).with(unknown); }), "'rho'"));

@@ -1,12 +1,17 @@
 // Hash of what optimizer steps and initial values leave in memory. The same source is compiled with
 // flags that must not change a bit; every program must print the hash given as its argument.
 #include <flatshard/ops/adagrad.hpp>
+#include <flatshard/ops/adam.hpp>
 #include <flatshard/ops/adamw.hpp>
+#include <flatshard/ops/amsgrad.hpp>
 #include <flatshard/ops/init.hpp>
 #include <flatshard/ops/lion.hpp>
+#include <flatshard/ops/nadam.hpp>
+#include <flatshard/ops/rmsprop.hpp>
 #include <flatshard/ops/sgd.hpp>
 #include <flatshard/ops/step_kernel.hpp>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <vector>
@@ -51,7 +56,7 @@ std::vector<Element> inputs(std::uint64_t stream) {
 template <class Types, class Functor>
 void add_steps(const Functor& functor, Hash& hash) {
   auto master = inputs<typename Types::Master>(1);
-  std::vector<typename Types::State> states[2];
+  std::vector<typename Types::State> states[std::max(2, state_count<Functor>)];
   for (auto& state : states) state.assign(count, convert<typename Types::State>(0.0F));
   std::vector<std::conditional_t<Types::writes_copy, typename Types::Copy, float>> copy(count);
   for (std::int64_t time = 1; time <= 3; ++time) {
@@ -60,7 +65,7 @@ void add_steps(const Functor& functor, Hash& hash) {
     StepArguments arguments{};
     arguments.master = master.data();
     arguments.gradient = gradient.data();
-    arguments.states = {states[0].data(), states[1].data(), nullptr};
+    for (std::size_t k = 0; k < state_count<Functor>; ++k) arguments.states[k] = states[k].data();
     if (Types::writes_copy) arguments.copy = copy.data();
     arguments.count = count;
     arguments.canonical = (Elements{1} << 32) - 1000;
@@ -102,6 +107,13 @@ int main(int argc, char** argv) {
   add_rows(Lion{.lr = 0.01, .weight_decay = 0.1}, hash);
   add_rows(Adagrad{.lr = 0.01, .lr_decay = 0.1, .weight_decay = 0.1}, hash);
   add_initial_values(hash);
+  using Plain = StepTypes<float, float, float>;
+  add_steps<Plain>(AdamW{.lr = 0.01, .weight_decay = 0.1, .maximize = true}, hash);
+  add_steps<Plain>(Adam{.lr = 0.01, .weight_decay = 0.1}, hash);
+  add_steps<Plain>(AMSGrad{.lr = 0.01, .weight_decay = 0.1, .decoupled_weight_decay = true}, hash);
+  add_steps<Plain>(NAdam{.lr = 0.01, .weight_decay = 0.1}, hash);
+  add_steps<Plain>(RMSProp{.weight_decay = 0.1}, hash);
+  add_steps<Plain>(CenteredRMSPropMomentum{.alpha = 0.9, .momentum = 0.5}, hash);
   std::printf("%016llx\n", static_cast<unsigned long long>(hash.value()));
   const bool as_expected = argc > 1 && std::strtoull(argv[1], nullptr, 16) == hash.value();
   return as_expected ? 0 : 1;
