@@ -1,4 +1,4 @@
-// Enters the steps of the library's own optimizers into ops/cuda_steps.hpp. Each is a file of its
+// Enters the steps of the library's own optimizers into ops/cuda_steps.hpp. They are files of their
 // own, because they take minutes to compile together.
 #pragma once
 
@@ -8,5 +8,7 @@ void register_adamw();
 void register_sgd();
 void register_lion();
 void register_adagrad();
+void register_moments();  // Adam, AMSGrad, NAdam
+void register_rmsprop();
 
 }  // namespace flatshard::cuda

@@ -215,6 +215,8 @@ std::shared_ptr<const KernelTable> make_cuda_kernels(int ordinal) {
   cuda::register_sgd();
   cuda::register_lion();
   cuda::register_adagrad();
+  cuda::register_moments();
+  cuda::register_rmsprop();
   return std::make_shared<const cuda::CudaKernels>(ordinal);
 }
 

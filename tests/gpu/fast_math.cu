@@ -10,6 +10,9 @@ const cuda::RegisterStep<UnderFastMath<AdamW>, FastMathRows> adamw;
 const cuda::RegisterStep<UnderFastMath<SGD>, FastMathRows> sgd;
 const cuda::RegisterStep<UnderFastMath<Lion>, FastMathRows> lion;
 const cuda::RegisterStep<UnderFastMath<Adagrad>, FastMathRows> adagrad;
+const cuda::RegisterStep<UnderFastMath<AMSGrad>, FastMathRows> amsgrad;
+const cuda::RegisterStep<UnderFastMath<NAdam>, FastMathRows> nadam;
+const cuda::RegisterStep<UnderFastMath<CenteredRMSPropMomentum>, FastMathRows> rmsprop;
 
 __global__ void convert_kernel(const void* source, DType from, void* destination, DType to,
                                Elements count) {

@@ -2,7 +2,10 @@
 // fast_math.cu is compiled so.
 #pragma once
 
+#include <flatshard/ops/amsgrad.hpp>
+#include <flatshard/ops/nadam.hpp>
 #include <flatshard/ops/optimizer.hpp>
+#include <flatshard/ops/rmsprop.hpp>
 
 namespace flatshard_test {
 

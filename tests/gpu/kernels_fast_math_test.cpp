@@ -32,6 +32,9 @@ TEST_CASE("fast math: steps of the user's own functors") {
   check_rows(Lion{1e-4, 0.9, 0.99, 0.1});
   check_rows(Lion{1e-39, 0.9, 0.99, 1e-3});
   check_rows(Adagrad{1e-2, 1e-3, 0.1, 1e-10});
+  check_rows(AMSGrad{1e-38, 0.9, 0.95, 1e-40, 0.1, true, true});
+  check_rows(NAdam{1e-38, 0.9, 0.95, 1e-40, 0.1, 4e-3, false, true});
+  check_rows(CenteredRMSPropMomentum{1e-39, 0.9, 1e-40, 1e-40, 0.5, true});
 }
 
 TEST_CASE("fast math: conversions") {

@@ -20,16 +20,17 @@ struct Steps {
 /// The arrays of one range on both sides. On the device each begins at an alignment of its own, or
 /// all at the same.
 struct StepArrays {
+  static constexpr std::size_t copy = 2, first_state = 3;
   std::vector<DType> dtypes;
   std::vector<std::vector<std::byte>> on_host;
   std::vector<OnGpu> on_gpu;
 
   StepArrays(std::mt19937_64& random, const StepRow& row, Elements count, bool scattered)
-      : dtypes{row.master, row.gradient, row.state, row.state, row.copy} {
-    const Elements offsets[] = {1, 3, 2, 0, 5};
+      : dtypes{row.master, row.gradient, row.copy, row.state, row.state, row.state} {
+    const Elements offsets[] = {1, 3, 5, 2, 0, 1};
     for (std::size_t k = 0; k < dtypes.size(); ++k) {
-      on_host.push_back(k == 2 ? random_finite(random, dtypes[k], count)
-                               : random_elements(random, dtypes[k], count));
+      on_host.push_back(k == first_state ? random_finite(random, dtypes[k], count)
+                                         : random_elements(random, dtypes[k], count));
       on_gpu.emplace_back(dtypes[k], on_host[k], scattered ? offsets[k] : 4);
     }
   }
@@ -70,9 +71,9 @@ void check_step(const Functor& functor, const Steps& steps, const StepRow& row,
       StepArguments placed = arguments;
       placed.master = pointer(0);
       placed.gradient = pointer(1);
-      placed.states[0] = pointer(2);
-      if (state_count < Functor >> 1) placed.states[1] = pointer(3);
-      placed.copy = row.writes_copy ? pointer(4) : nullptr;
+      placed.copy = row.writes_copy ? pointer(StepArrays::copy) : nullptr;
+      for (std::size_t state = 0; state < state_count<Functor>; ++state)
+        placed.states[state] = pointer(StepArrays::first_state + state);
       placed.scalars = s;
       placed.time = t;
       return placed;

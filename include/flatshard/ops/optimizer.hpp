@@ -34,6 +34,7 @@ struct HyperParameter {
 /// "master float32, gradient float32, state float32, copy bfloat16", for messages.
 std::string to_string(const StepRow& row);
 
+/// Types of functors, in an order.
 template <class... Functors>
 struct OptimizerList {};
 

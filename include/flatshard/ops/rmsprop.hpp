@@ -63,6 +63,7 @@ struct BasicRMSProp {
   bool maximize = false;  // moves up the gradient
 
   static constexpr std::string_view name = detail::RMSPropNames<HasMomentum, IsCentered>::name;
+  /// Of each element's states (NamesItsStates).
   static constexpr auto state_names = detail::RMSPropNames<HasMomentum, IsCentered>::states;
   friend constexpr bool operator==(const BasicRMSProp&, const BasicRMSProp&) = default;
 
