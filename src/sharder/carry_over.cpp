@@ -28,6 +28,10 @@ class Carrying {
         needed_(pieces_of(to)) {}
 
   void run(const CarryPlan& plan) {
+    const auto travels = [](const Transfer& transfer) {
+      return transfer.root != Transfer::in_place;
+    };
+    if (std::any_of(plan.transfers.begin(), plan.transfers.end(), travels)) prepare_block();
     for (const StateTensor& tensor : plan.zeroed) clear(tensor);
     for (const Transfer& transfer : plan.transfers) {
       if (transfer.root == Transfer::in_place)
@@ -69,7 +73,7 @@ class Carrying {
     for (Elements done = 0; done < transfer.count; done += most) {
       const Elements first = transfer.first + done;
       const Elements count = std::min(most, transfer.count - done);
-      std::byte* block = staging();
+      auto* block = static_cast<std::byte*>(block_.data());
       if (to_.communicator().rank() == transfer.root) fill(block, transfer.from, first, count);
       to_.communicator().broadcast("carry_over", block, count, dtype, transfer.root, *stream_);
       place(transfer.to, block, dtype, first, count);
@@ -105,9 +109,11 @@ class Carrying {
     return address_of(engine, piece) + (index - piece.first) * size_of(piece.dtype);
   }
 
-  std::byte* staging() {
-    if (block_.size() == 0) block_ = Buffer(to_.device().memory(), block_bytes_);
-    return static_cast<std::byte*>(block_.data());
+  /// Every rank has its memory before the first collective runs: having it may wait for the devices
+  /// of other ranks in this process.
+  void prepare_block() {
+    block_ = Buffer(to_.device().memory(), block_bytes_);
+    to_.communicator().synchronize();
   }
 
   Engine& from_;
