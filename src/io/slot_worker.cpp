@@ -29,8 +29,8 @@ SlotWorker::SlotWorker(SlotWork work, std::unique_ptr<TransferQueue> queue)
     : work_(std::move(work)),
       queue_(std::move(queue)),
       slots_(work_.slot_bytes.size()),
-      pieces_(static_cast<std::size_t>(queue_->depth())),
-      results_(pieces_.size()),
+      pieces_(2 * static_cast<std::size_t>(queue_->depth())),
+      results_(static_cast<std::size_t>(queue_->depth())),
       requests_(std::max<std::size_t>(slots_.size(), 1)) {
   Bytes offset = 0;
   std::size_t blocks = 0;
@@ -45,7 +45,7 @@ SlotWorker::SlotWorker(SlotWork work, std::unique_ptr<TransferQueue> queue)
   const auto block = static_cast<std::size_t>(work_.block_bytes);
   for (std::size_t at = 0; at < work_.bounce.size(); at += block)
     free_bounces_.push_back(work_.bounce.data() + at);
-  batch_.reserve(pieces_.size());
+  arrived_.reserve(pieces_.size());
   try {
     thread_ = std::thread([this] { run(); });
   } catch (const std::system_error& error) {
@@ -90,7 +90,8 @@ std::exception_ptr SlotWorker::wait(std::size_t slot) {
 void SlotWorker::run() noexcept {
   while (wait_for_work()) {
     begin_blocks();
-    if (free_pieces_.size() < pieces_.size()) collect();
+    conclude_arrived();
+    if (in_queue_ > 0) collect();
   }
 }
 
@@ -98,7 +99,7 @@ void SlotWorker::run() noexcept {
 bool SlotWorker::wait_for_work() {
   std::unique_lock hold(mutex_);
   if (stopped_) current_.reset();
-  if (free_pieces_.size() < pieces_.size()) return true;
+  if (in_queue_ > 0 || !arrived_.empty()) return true;
   has_work_.wait(hold, [&] { return stopped_ || current_ || !requests_.empty(); });
   return !stopped_;
 }
@@ -112,13 +113,11 @@ std::optional<std::size_t> SlotWorker::next_request() {
 /// Fills the queue. A request that arrives while the thread waits for a result is begun with the
 /// next one.
 void SlotWorker::begin_blocks() {
-  while (!free_pieces_.empty()) {
+  while (in_queue_ < queue_->depth() && !free_pieces_.empty()) {
     if (!current_) current_ = next_request();
     if (!current_ || (has_more(*current_) && !begin_block(*current_))) break;
     if (!has_more(*current_)) finish_if_done(*std::exchange(current_, std::nullopt));
   }
-  queue_->submit(batch_);
-  batch_.clear();
 }
 
 /// False: a bounce buffer is needed and none is free.
@@ -139,7 +138,7 @@ bool SlotWorker::begin_block(std::size_t slot) {
   its.begun += bytes;
   ++its.in_flight;
   if (its.kind == Transfer::Kind::Write) prepare_write(piece);
-  add_to_batch(index);
+  submit(index);
   return true;
 }
 
@@ -177,18 +176,21 @@ void SlotWorker::prepare_write(Piece& piece) {
   std::fill(end, piece.memory + piece.padded, std::byte{0});
 }
 
-void SlotWorker::add_to_batch(std::size_t index) {
+void SlotWorker::submit(std::size_t index) {
   const Piece& piece = pieces_[index];
-  batch_.push_back({.kind = slots_[piece.slot].kind,
-                    .file = work_.descriptor,
-                    .data = piece.memory + piece.done,
-                    .bytes = piece.padded - piece.done,
-                    .offset = piece.offset + piece.done,
-                    .id = index});
+  const Transfer transfer{.kind = slots_[piece.slot].kind,
+                          .file = work_.descriptor,
+                          .data = piece.memory + piece.done,
+                          .bytes = piece.padded - piece.done,
+                          .offset = piece.offset + piece.done,
+                          .id = index};
+  queue_->submit({&transfer, 1});
+  ++in_queue_;
 }
 
 void SlotWorker::collect() {
   const std::size_t count = queue_->wait(results_);
+  in_queue_ -= static_cast<int>(count);
   for (std::size_t n = 0; n < count; ++n) settle(results_[n]);
 }
 
@@ -196,7 +198,7 @@ void SlotWorker::settle(const TransferResult& result) {
   const auto index = static_cast<std::size_t>(result.id);
   const Piece& piece = pieces_[index];
   if (result.moved == piece.padded - piece.done)
-    conclude(index);
+    arrived_.push_back(index);
   else
     continue_or_fail(index, result.moved);
 }
@@ -210,7 +212,7 @@ void SlotWorker::continue_or_fail(std::size_t index, std::int64_t moved) {
   piece.attempts = progress > 0 ? 0 : piece.attempts + 1;
   if ((is_short || tries_again(moved)) && piece.attempts < most_attempts &&
       !slots_[piece.slot].failure)
-    return add_to_batch(index);
+    return submit(index);
   const bool is_end = moved == 0 && slots_[piece.slot].kind == Transfer::Kind::Read;
   const int code = is_end ? 0 : moved < 0 ? static_cast<int>(-moved) : EIO;
   fail(piece.slot, [&] {
@@ -219,6 +221,12 @@ void SlotWorker::continue_or_fail(std::size_t index, std::int64_t moved) {
                               piece.padded));
   });
   release(index);
+}
+
+/// After the queue has got its next blocks: checking takes a while.
+void SlotWorker::conclude_arrived() {
+  for (const std::size_t index : arrived_) conclude(index);
+  arrived_.clear();
 }
 
 void SlotWorker::conclude(std::size_t index) {

@@ -91,10 +91,11 @@ class SlotWorker {
   bool may_begin(std::size_t slot, std::size_t block);
   bool find_memory(Piece& piece);
   void prepare_write(Piece& piece);
-  void add_to_batch(std::size_t piece);
+  void submit(std::size_t piece);
   void collect();
   void settle(const TransferResult& result);
   void continue_or_fail(std::size_t piece, std::int64_t moved);
+  void conclude_arrived();
   void conclude(std::size_t piece);
   void verify(const Piece& piece);
   void release(std::size_t piece);
@@ -115,10 +116,11 @@ class SlotWorker {
   std::vector<Slot> slots_;
   // Of the thread alone.
   std::vector<Block> blocks_;
-  std::vector<Piece> pieces_;  // (queue depth)
+  std::vector<Piece> pieces_;  // (2 * queue depth): in the queue, or arrived
   std::vector<std::size_t> free_pieces_;
+  std::vector<std::size_t> arrived_;  // transferred, not yet checked
   std::vector<std::byte*> free_bounces_;
-  std::vector<Transfer> batch_;          // to be submitted together
+  int in_queue_ = 0;                     // pieces
   std::vector<TransferResult> results_;  // (queue depth)
   std::optional<std::size_t> current_;   // the slot whose blocks are being begun
 
