@@ -113,10 +113,8 @@ void Reducer::finish(int unit) {
 }
 
 void Reducer::stepped() {
-  if (steps_on_host(runtime_.plan)) {
+  if (steps_on_host(runtime_.plan))
     runtime_.order(runtime_.host, *host_stepped_, runtime_.download);
-    runtime_.order(runtime_.download, *fetched_, runtime_.reduce);
-  }
   runtime_.reduce.record(*stepped_);
 }
 

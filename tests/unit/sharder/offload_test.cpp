@@ -2,6 +2,7 @@
 #include "offload.hpp"
 
 #include <doctest/doctest.h>
+#include <flatshard/sharder/carry_over.hpp>
 #include <flatshard/sharder/params_hash.hpp>
 
 #include <atomic>
@@ -258,6 +259,45 @@ TEST_CASE("offload: assigned and summoned values, evaluation, a discarded step")
         });
       };
       check_all(training);
+    }
+}
+
+TEST_CASE("offload: a new Sharder elsewhere goes on where the old one stands") {
+  for (const StrategyName strategy : {StrategyName::ShardOptimizer, StrategyName::FullShard})
+    for (const OffloadTraits& before : {none, all_on_host, optimizer_on_host, parameters_on_host}) {
+      CAPTURE(name_of(strategy));
+      CAPTURE(to_string(before));
+      const auto step = [](Trainer& trainer, const TestModel& test, std::int64_t number) {
+        run_micro_step(trainer, test, number, trainer.rank());
+        trainer.step();
+      };
+      ThreadWorld(2).run([&](Communicator& communicator) {
+        const TestModel test;
+        HostDevice device;
+        Options options;
+        options.device = &device;
+        options.groups = {{}, {}};
+        options.max_grad_norm = 1;
+        options.offload = before;
+        const auto make = [&] {
+          return make_trainer(strategy, PrecisionName::Bf16Mixed, communicator, test.model,
+                              AdamW{.lr = 1e-2}, options);
+        };
+        const auto old = make();
+        old->initialize(init::normal{0.5, 1});
+        for (int number = 0; number < 2; ++number) step(*old, test, number);
+        for (const OffloadTraits& after :
+             {none, all_on_host, optimizer_on_host, parameters_on_host}) {
+          options.offload = after;
+          const auto next = make();
+          carry_over(old->engine(), next->engine());
+          CHECK(params_hash(next->engine()) == params_hash(old->engine()));
+          if (after != parameters_on_host) continue;
+          step(*next, test, 2);
+          step(*old, test, 2);
+          CHECK(params_hash(next->engine()) == params_hash(old->engine()));
+        }
+      });
     }
 }
 
