@@ -1,3 +1,4 @@
+#include <flatshard/ops/adam.hpp>
 #include <flatshard/ops/adamw.hpp>
 #include <flatshard/ops/lion.hpp>
 #include <flatshard/ops/step_rows.hpp>
@@ -160,6 +161,30 @@ TEST_CASE("small updates survive stochastic rounding on average") {
   double sum = 0;
   for (const Bf16 p : range.master) sum += to_double(p) - 1;
   CHECK(sum / count == doctest::Approx(lr).epsilon(0.3));  // six standard deviations: 0.26
+}
+
+/// Mean of the second moments, 1 at first, after some updates of Adam without gradients.
+template <class Types>
+double mean_second_moment(int updates) {
+  constexpr std::size_t count = 4096;
+  Range<Types> range(5, count);
+  range.master.assign(count, convert<Bf16>(0.0F));
+  range.gradient.assign(count, convert<typename Types::Gradient>(0.0F));
+  range.states[0].assign(count, convert<Bf16>(0.0F));
+  range.states[1].assign(count, convert<Bf16>(1.0F));
+  for (range.time = 1; range.time <= updates; ++range.time) range.run(Adam{}, 0, 0, count);
+  double sum = 0;
+  for (const Bf16 v : range.states[1]) sum += to_double(v);
+  return sum / count;
+}
+
+TEST_CASE("a bf16 second moment decays under stochastic rounding; to nearest it never would") {
+  constexpr int updates = 600;
+  CHECK(mean_second_moment<StepTypes<Bf16, float, Bf16>>(updates) == 1);
+  // Unbiased. A rounding between 0.5 and 1 has at most half a spacing of 2^-8 as standard
+  // deviation, so that the mean has at most 2^-9 sqrt(600 / 4096) = 7.5e-4: six of it.
+  const double mean = mean_second_moment<Stochastic>(updates);
+  CHECK(std::fabs(mean - std::pow(0.999, updates)) <= 4.5e-3);
 }
 
 TEST_CASE("rows name their types") {
