@@ -4,12 +4,13 @@
 #   bash tests/run.sh         what a developer runs: g++, every suite
 #   bash tests/run.sh full    what CI runs: fresh builds, g++ and clang++ with warnings as errors, sanitizers,
 #                             compile-time budgets, a build with CUDA where nvcc is, the documentation,
-#                             a build as a subproject
+#                             builds against every package, a Debian package in a fresh Debian
 #
 # Last line: N passed, N failed.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 source tests/support/stages.sh
+source tests/support/package_stages.sh
 
 mode=${1:-quick}
 case $mode in
@@ -56,6 +57,8 @@ else
 
   stage 'subproject: build' build_subproject
   stage 'subproject: library alone' only_the_library build-full/subproject/build
+  stage 'wrap: configure' configure_wrap
+  debian_stages
   stage 'absent back ends are refused' refuses_absent_back_ends
 fi
 

@@ -7,10 +7,10 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 mkdir -p "${1:-$root/build-debian}"
 folder=$(cd "${1:-$root/build-debian}" && pwd)
 
-command -v dpkg-buildpackage >/dev/null && command -v dh >/dev/null || {
+if ! command -v dpkg-buildpackage >/dev/null || ! command -v dh >/dev/null; then
   echo "build_debian_package: needs dpkg-buildpackage and dh; install them: apt-get install dpkg-dev debhelper" >&2
   exit 1
-}
+fi
 
 version=$(sed -n "s/^  version: '\(.*\)',$/\1/p" "$root/meson.build" | head -n 1)
 place=$(mktemp -d)

@@ -56,6 +56,10 @@ find_missing() {
   fi
   if [ "$mode" = full ]; then
     missing clang command -v clang++
+    missing cmake command -v cmake
+    missing dpkg-dev command -v dpkg-buildpackage
+    missing debhelper command -v dh
+    missing debootstrap command -v debootstrap
     missing python3-venv python3 -c 'import ensurepip, venv'
     missing libclang-rt-dev has_file '/usr/lib/llvm-*/lib/clang/*/lib/*/*clang_rt.asan*'
   fi

@@ -142,32 +142,6 @@ fuzz() {
     echo "$2: fuzzed for 20 s" >&3
 }
 
-# The library as a user without Meson takes it: installed, found by pkg-config.
-build_against_installed() {
-  local prefix=build-full/installed flags
-  rm -rf "$prefix" && meson install -C "$1" --no-rebuild || return 1
-  flags=$(PKG_CONFIG_PATH=$(dirname "$(find "$prefix" -name flatshard.pc)") pkg-config --static --cflags --libs flatshard)
-  # shellcheck disable=SC2086 # the flags are words
-  "${CXX:-g++}" -std=c++20 tests/subproject/guest.cpp $flags -o build-full/guest && build-full/guest
-}
-
-build_subproject() {
-  local folder=build-full/subproject
-  rm -rf "$folder" && mkdir -p "$folder/source/subprojects" &&
-    cp tests/subproject/* "$folder/source" && ln -s "$PWD" "$folder/source/subprojects/flatshard" &&
-    CXX=${CXX:-g++} meson setup "$folder/build" "$folder/source" --buildtype=debug -Db_pch=false -Dwerror=true -Dflatshard:cuda=disabled &&
-    ninja -C "$folder/build" && "$folder/build/guest"
-}
-
-# As a subproject flatshard brings its library and nothing else.
-only_the_library() {
-  meson introspect --targets "$1" | python3 -c '
-import json, sys
-names = sorted(target["name"] for target in json.load(sys.stdin) if target["type"] != "static library")
-print(names)
-sys.exit(names != ["guest"])'
-}
-
 refuses_absent_back_ends() {
   local backend output
   for backend in mpi; do
