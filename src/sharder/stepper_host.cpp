@@ -63,7 +63,7 @@ StepReport Stepper::wait(std::int64_t number) {
                                 number, steps_, report_ring));
   const auto slot = static_cast<std::size_t>((number - 1) % report_ring);
   reports_[slot].ready->synchronize();
-  runtime_.reduce.check();
+  runtime_.check();
   const StepReport report = *host_report(static_cast<std::int64_t>(slot));
   if (report.error != StepError::None && !reports_[slot].raised) {
     reports_[slot].raised = true;

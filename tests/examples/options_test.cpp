@@ -167,9 +167,10 @@ TEST_CASE("every name that --list prints is taken, and means what it says") {
     if (option == "--strategy") CHECK(name_of(o.strategy) == name);
     if (option == "--precision") CHECK(name_of(o.precision) == name);
     if (option == "--optimizer") CHECK(name_of(o.optimizer) == name);
+    if (option == "--offload") CHECK((o.offload == flatshard::OffloadTraits{}) == (name == "none"));
     ++names;
   }
-  CHECK(names == 7 + 8 + 4 + 2 + 3 + 4 + 3 + 3 + 3 + 2 + 2);
+  CHECK(names == 7 + 8 + 4 + 4 + 2 + 3 + 4 + 3 + 3 + 3 + 2 + 2);
 }
 
 TEST_CASE("what cannot be meant is refused in one sentence") {
@@ -197,6 +198,9 @@ TEST_CASE("what cannot be meant is refused in one sentence") {
   check_refused({"--precision", "fp16_mixed", "--scaler", "torch:2"}, "torch:2");
   check_refused({"--step-in-backward"}, "--clip 0");
   check_refused({"--vocab", "255"}, "--vocab must be at least 256, not 255");
+  check_refused({"--offload", "nvme_all"}, "--offload takes one of none, cpu_all");
+  check_refused({"--offload", "cpu_all", "--device", "cuda"}, "--device host");
+  check_refused({"--host-budget", "-1"}, "--host-budget must be at least 0");
   check_refused({"--device", "gpu"}, "--device takes one of host, cuda");
   check_refused({"--device", "cuda", "--precision", "fp64"}, "--device cuda computes in fp32");
   check_refused({"--device", "cuda", "--threads", "2"}, "host kernels");
@@ -282,6 +286,8 @@ TEST_CASE("--help names every option") {
                              "--prefetch-backward",
                              "--max-live",
                              "--persist",
+                             "--offload",
+                             "--host-budget",
                              "--scaler",
                              "--initial-scale",
                              "--step-in-backward",

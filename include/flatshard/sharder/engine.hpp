@@ -43,10 +43,10 @@ class Summoned {
   std::vector<Buffer> buffers_;
 };
 
-/// What one rank holds of one parameter: views of its shard, in device memory, in the dtypes of the
-/// parameter's Flat (master, accumulate, state). They stay where they are as long as the Sharder
-/// lives. Call synchronize() before the host reads them; to set parameters use assign or
-/// summon_full, which also renew the copies made from them.
+/// What one rank holds of one parameter: views of its shard, where the optimizer rests (of a frozen
+/// one: where parameters do), in the dtypes of the parameter's Flat (master, accumulate, state).
+/// They stay where they are as long as the Sharder lives. Call synchronize() before the host reads
+/// them; to set parameters use assign or summon_full, which also renew the copies made from them.
 struct LocalShard {
   Elements offset = 0;             // of the first element, within the parameter
   Elements count = 0;              // 0: this rank holds nothing

@@ -11,8 +11,8 @@
 
 namespace flatshard {
 
-/// Memory of one flat on this rank that everything else is made from, in device memory. All
-/// pointers are null for a flat without elements.
+/// Memory of one flat on this rank that everything else is made from, on the tier where it rests.
+/// All pointers are null for a flat without elements.
 struct FlatState {
   std::byte* master = nullptr;     // (slice) master dtype; frozen: compute dtype
   std::byte* whole = nullptr;      // (padded) of a frozen flat that is always whole: all of it must
