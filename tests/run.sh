@@ -3,8 +3,8 @@
 #
 #   bash tests/run.sh         what a developer runs: g++, every suite
 #   bash tests/run.sh full    what CI runs: fresh builds, g++ and clang++ with warnings as errors, sanitizers,
-#                             compile-time budgets, a build with CUDA where nvcc is, the documentation,
-#                             builds against every package, a Debian package in a fresh Debian
+#                             compile-time budgets, a build with CUDA where nvcc is, ranks over MPI, the
+#                             documentation, builds against every package, a Debian package in a fresh Debian
 #
 # Last line: N passed, N failed.
 set -uo pipefail
@@ -22,7 +22,7 @@ bash tools/install_dependencies.sh "$mode" || exit 1
 source tools/toolchain.sh
 
 if [ "$mode" = quick ]; then
-  stage 'configure' configure_once build -Dtests=enabled -Dexamples=enabled -Dcuda=disabled &&
+  stage 'configure' configure_once build -Dtests=enabled -Dexamples=enabled -Dcuda=disabled -Dmpi=disabled &&
     stage 'build' build_tests build &&
     run_tests build
 else
@@ -52,6 +52,8 @@ else
     run_tests build-full/gcc-thread -t 5 --suite unit --suite property --suite examples
 
   cuda_stages
+
+  mpi_stages
 
   docs_stage
 

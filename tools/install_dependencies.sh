@@ -60,6 +60,9 @@ find_missing() {
     missing dpkg-dev command -v dpkg-buildpackage
     missing debhelper command -v dh
     missing debootstrap command -v debootstrap
+    missing libopenmpi-dev pkg-config --exists ompi-c
+    missing openmpi-bin command -v mpirun
+    missing iproute2 command -v ip
     missing python3-venv python3 -c 'import ensurepip, venv'
     missing libclang-rt-dev has_file '/usr/lib/llvm-*/lib/clang/*/lib/*/*clang_rt.asan*'
   fi

@@ -10,17 +10,17 @@ void check_devices(int) {
 
 template <class Compute>
 void run_on_devices(const Options& options, const Setup&, const TrainerType<Compute>&,
-                    const Corpus&, Reporter&) {
+                    const Corpus&, Reporter*) {
   check_devices(options.ranks);
 }
 
 template void run_on_devices(const Options&, const Setup&, const TrainerType<float>&, const Corpus&,
-                             Reporter&);
+                             Reporter*);
 template void run_on_devices(const Options&, const Setup&, const TrainerType<double>&,
-                             const Corpus&, Reporter&);
+                             const Corpus&, Reporter*);
 template void run_on_devices(const Options&, const Setup&, const TrainerType<flatshard::Bf16>&,
-                             const Corpus&, Reporter&);
+                             const Corpus&, Reporter*);
 template void run_on_devices(const Options&, const Setup&, const TrainerType<flatshard::Half>&,
-                             const Corpus&, Reporter&);
+                             const Corpus&, Reporter*);
 
 }  // namespace train_gpt

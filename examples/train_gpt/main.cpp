@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <new>
 #include <stdexcept>
 
@@ -24,10 +25,14 @@ void flush_output() {
     throw std::runtime_error("standard output cannot be written");
 }
 
+const char* variable(const char* name) { return std::getenv(name); }
+
 int run(int argc, char** argv) {
-  const train_gpt::CommandLine line = train_gpt::read_command_line(argc, argv);
+  const train_gpt::CommandLine line = train_gpt::read_command_line(argc, argv, variable);
   if (line.answer)
     std::fputs(line.answer->c_str(), stdout);
+  else if (line.options.plan && line.options.process > 0)
+    return 0;  // one process prints it
   else if (line.options.plan)
     std::fputs(train_gpt::plan_text(line.options).c_str(), stdout);
   else

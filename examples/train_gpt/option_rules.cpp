@@ -134,6 +134,19 @@ void validate_scaling(const Options& o) {
 
 }  // namespace
 
+void take_launched_ranks(Options& options, bool is_given,
+                         const flatshard::EnvironmentLookup& lookup) {
+  const flatshard::LaunchEnvironment found = flatshard::launch_environment(lookup);
+  const bool is_alone = found.world == 1 && found.launcher == "Slurm";
+  if (found.launcher == "none" || is_alone) return;
+  require(!is_given || options.ranks == found.world,
+          "--ranks " + std::to_string(options.ranks) + " disagrees with the world size of " +
+              found.launcher + ", " + std::to_string(found.world) + ": leave it out");
+  options.ranks = found.world;
+  options.launched = true;
+  options.process = found.rank;
+}
+
 void validate(const Options& options) {
   validate_counts(options);
   validate_numbers(options);

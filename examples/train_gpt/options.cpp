@@ -111,7 +111,9 @@ void add_training_options(CLI::App& app, Options& o) {
 
 void add_sharding_options(CLI::App& app, Options& o) {
   add_choice(app, "--device", o.device, places, "where to compute");
-  add_number(app, "--ranks", o.ranks, "ranks, as threads of this process; GPUs with --device cuda");
+  add_number(app, "--ranks", o.ranks,
+             "ranks, as threads of this process; GPUs with --device cuda; not under a launcher "
+             "(mpirun, torchrun, srun), whose processes are the ranks");
   add_choice(app, "--strategy", o.strategy, strategies, "what is sharded");
   add_number(app, "--shard-group", o.shard_group, "ranks of a shard group (hybrids, secondary)");
   add_choice(app, "--precision", o.precision, precisions, "dtype of each role");
@@ -160,7 +162,8 @@ void append_choices(std::string& text, const char* option, const Choice<Value> (
 
 }  // namespace
 
-CommandLine read_command_line(int argc, const char* const* argv) {
+CommandLine read_command_line(int argc, const char* const* argv,
+                              const flatshard::EnvironmentLookup& lookup) {
   CommandLine line;
   Options& o = line.options;
   CLI::App app{"Trains a GPT on text, sharded over ranks.", "train_gpt"};
@@ -179,10 +182,12 @@ CommandLine read_command_line(int argc, const char* const* argv) {
   } catch (const CLI::ParseError& error) {
     throw OptionError(error.what());
   }
-  if (list)
+  if (list) {
     line.answer = list_of_names();
-  else
-    validate(o);
+    return line;
+  }
+  take_launched_ranks(o, app.count("--ranks") > 0, lookup);
+  validate(o);
   return line;
 }
 

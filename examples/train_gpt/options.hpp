@@ -1,5 +1,6 @@
 #pragma once
 
+#include <flatshard/comm/world_from_env.hpp>
 #include <flatshard/sharder/options.hpp>
 #include <flatshard/tensor/dtype.hpp>
 
@@ -43,7 +44,9 @@ struct Options {
   ModelShape model;
 
   Place device = Place::host;
-  int ranks = 1;  // threads of this process; with Place::cuda one GPU each
+  int ranks = 1;  // threads of this process or launched processes; with Place::cuda one GPU each
+  bool launched = false;  // ranks are processes that a launcher started
+  int process = 0;        // the launched rank of this one
   Strategy strategy = Strategy::full_shard;
   int shard_group = 0;  // ranks per group; 0: the library's default
   Precision precision = Precision::fp32;
@@ -95,8 +98,15 @@ struct CommandLine {
   std::optional<std::string> answer;
 };
 
-/// Throws OptionError with one sentence on anything that cannot be meant.
-CommandLine read_command_line(int argc, const char* const* argv);
+/// Throws OptionError with one sentence on anything that cannot be meant. `lookup` finds what a
+/// launcher has set.
+CommandLine read_command_line(int argc, const char* const* argv,
+                              const flatshard::EnvironmentLookup& lookup);
+
+/// Under a launcher, its number of ranks; throws OptionError when --ranks was given and is another.
+/// A single process of Slurm, whose names an allocation leaves behind, may have ranks as threads.
+void take_launched_ranks(Options& options, bool is_given,
+                         const flatshard::EnvironmentLookup& lookup);
 
 /// The rules that hold between options: throws OptionError.
 void validate(const Options& options);

@@ -2,7 +2,9 @@
 
 #include <flatshard/flatshard.hpp>
 
+#include <functional>
 #include <new>
+#include <optional>
 #include <stdexcept>
 
 #include "checkpoints.hpp"
@@ -21,15 +23,22 @@ Corpus read_corpus(const Options& options) {
   return bytes ? Corpus::from_project(context) : Corpus::of_random_tokens(options.model.vocabulary);
 }
 
+void run_ranks(const Options& options,
+               const std::function<void(flatshard::Communicator&)>& rank_main) {
+  if (options.launched)
+    flatshard::world_from_env(flatshard::DeviceKind::Host).run(rank_main);
+  else
+    flatshard::ThreadWorld(options.ranks).run(rank_main);
+}
+
 template <class Compute>
 void run_on_host(const Options& options, const Setup& setup, const TrainerType<Compute>& type,
-                 const Corpus& corpus, Reporter& reporter) {
-  flatshard::ThreadWorld world(options.ranks);
-  world.run([&](flatshard::Communicator& communicator) {
+                 const Corpus& corpus, Reporter* reporter) {
+  run_ranks(options, [&](flatshard::Communicator& communicator) {
     try {
       HostWorker<Compute> worker(options);
       RankTraining training(communicator, worker, options, setup, type, corpus);
-      training.run(communicator.rank() == 0 ? &reporter : nullptr);
+      training.run(communicator.rank() == 0 ? reporter : nullptr);
     } catch (const std::bad_alloc&) {
       throw std::runtime_error("there is not enough memory");
     }
@@ -39,17 +48,19 @@ void run_on_host(const Options& options, const Setup& setup, const TrainerType<C
 }  // namespace
 
 void run_training(const Options& options) {
-  if (options.device == Place::cuda) check_devices(options.ranks);
+  if (options.device == Place::cuda) check_devices(options.launched ? 1 : options.ranks);
   const std::unique_ptr<const Setup> setup = make_setup(options);
   with_trainer_type(options, [&](const auto& type) {
     static_cast<void>(type.plan(*setup, options.ranks));  // refuses what no rank could do
     const Corpus corpus = read_corpus(options);
     make_save_folder(options);
-    Reporter reporter(options);
+    std::optional<Reporter> reporter;
+    if (options.process == 0) reporter.emplace(options);
+    Reporter* const mine = reporter ? &*reporter : nullptr;
     if (options.device == Place::cuda)
-      run_on_devices(options, *setup, type, corpus, reporter);
+      run_on_devices(options, *setup, type, corpus, mine);
     else
-      run_on_host(options, *setup, type, corpus, reporter);
+      run_on_host(options, *setup, type, corpus, mine);
   });
 }
 

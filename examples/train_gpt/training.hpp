@@ -5,8 +5,9 @@
 
 namespace train_gpt {
 
-/// Trains as the options say, with ranks as threads of this process; rank 0 reports. Throws
-/// OptionError and flatshard::UsageError for what cannot be done, before training begins.
+/// Trains as the options say, with ranks as threads of this process or, under a launcher, as one of
+/// its processes; rank 0 reports. Throws OptionError and flatshard::UsageError for what cannot be
+/// done, before training begins.
 void run_training(const Options& options);
 
 /// The Plan of such a run, as text.

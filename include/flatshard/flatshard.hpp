@@ -78,6 +78,7 @@
 #include <flatshard/comm/control_channel.hpp>
 #include <flatshard/comm/decorator.hpp>
 #include <flatshard/comm/faulty.hpp>
+#include <flatshard/comm/mpi.hpp>
 #include <flatshard/comm/nccl.hpp>
 #include <flatshard/comm/recording.hpp>
 #include <flatshard/comm/rendezvous.hpp>

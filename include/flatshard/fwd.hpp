@@ -89,6 +89,8 @@ class Communicator;
 class Solo;
 class ThreadWorld;
 class ControlChannel;
+struct MpiOptions;
+class MpiWorld;
 class NcclWorld;
 class ProcessWorld;
 struct LaunchEnvironment;

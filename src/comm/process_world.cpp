@@ -22,23 +22,55 @@ int device_of(const LaunchEnvironment& environment) {
   return ordinal;
 }
 
-void run_alone(const std::function<void(Communicator&)>& rank_main) {
+void run_alone(DeviceKind kind, const std::function<void(Communicator&)>& rank_main) {
   const std::unique_ptr<Device> device =
-      cuda_device_count() > 0 ? std::unique_ptr<Device>(std::make_unique<CudaDevice>(0))
-                              : std::make_unique<HostDevice>();
+      kind == DeviceKind::Cuda && cuda_device_count() > 0
+          ? std::unique_ptr<Device>(std::make_unique<CudaDevice>(0))
+          : std::make_unique<HostDevice>();
   Solo solo(*device);
   rank_main(solo);
 }
+
+const char* variable(const char* name) { return std::getenv(name); }
 
 void tell(ControlChannel& channel, const char* message) { channel.fail({channel.rank(), message}); }
 
 }  // namespace
 
 ProcessWorld::ProcessWorld(LaunchEnvironment environment, std::string token, NcclOptions options)
-    : environment_(std::move(environment)), token_(std::move(token)), options_(options) {}
+    : environment_(std::move(environment)),
+      kind_(DeviceKind::Cuda),
+      token_(std::move(token)),
+      nccl_(options) {}
+
+ProcessWorld::ProcessWorld(LaunchEnvironment environment, MpiOptions options)
+    : environment_(std::move(environment)), kind_(DeviceKind::Host), mpi_(options) {
+  if (environment_.world == 1) return;
+  const auto started = [&] {
+    return fmt::format("{} started {} ranks; on the host they talk over MPI, ",
+                       environment_.launcher, environment_.world);
+  };
+  FLATSHARD_EXPECTS(environment_.launcher != "torchrun",
+                    started() + "which torchrun does not offer: start them by mpirun or srun");
+  FLATSHARD_EXPECTS(has_mpi(), started() +
+                                   "and flatshard was built without it: configure it with "
+                                   "-Dmpi=enabled");
+}
+
+void ProcessWorld::run_over_mpi(const std::function<void(Communicator&)>& rank_main) {
+  MpiWorld world(mpi_);
+  FLATSHARD_EXPECTS(
+      world.rank() == rank() && world.size() == size(),
+      fmt::format(
+          "{} says rank {} of {}, MPI says rank {} of {}: start the program by the launcher "
+          "of the MPI that flatshard was built with",
+          environment_.launcher, rank(), size(), world.rank(), world.size()));
+  world.run(rank_main);
+}
 
 void ProcessWorld::run(const std::function<void(Communicator&)>& rank_main) {
-  if (environment_.world == 1) return run_alone(rank_main);
+  if (environment_.world == 1) return run_alone(kind_, rank_main);
+  if (kind_ == DeviceKind::Host) return run_over_mpi(rank_main);
   CudaDevice device(device_of(environment_));
   RendezvousOptions where;
   where.rank = environment_.rank;
@@ -49,7 +81,7 @@ void ProcessWorld::run(const std::function<void(Communicator&)>& rank_main) {
   where.job = environment_.job;
   const std::unique_ptr<ControlChannel> channel = rendezvous(where);
   try {
-    const auto communicator = make_nccl_communicator(*channel, device, options_);
+    const auto communicator = make_nccl_communicator(*channel, device, nccl_);
     rank_main(*communicator);
   } catch (const CommunicationError&) {
     throw;  // every rank knows
@@ -63,10 +95,18 @@ void ProcessWorld::run(const std::function<void(Communicator&)>& rank_main) {
 }
 
 ProcessWorld world_from_env(NcclOptions options) {
-  const auto lookup = [](const char* name) -> const char* { return std::getenv(name); };
-  LaunchEnvironment environment = launch_environment(lookup);
-  std::string token = environment.world > 1 ? launch_token(lookup) : std::string();
+  if (cuda_device_count() == 0)
+    return {launch_environment(variable), MpiOptions{.patience = options.patience}};
+  LaunchEnvironment environment = launch_environment(variable);
+  std::string token = environment.world > 1 ? launch_token(variable) : std::string();
   return {std::move(environment), std::move(token), options};
+}
+
+ProcessWorld world_from_env(DeviceKind kind) {
+  LaunchEnvironment environment = launch_environment(variable);
+  if (kind == DeviceKind::Host) return {std::move(environment), MpiOptions{}};
+  std::string token = environment.world > 1 ? launch_token(variable) : std::string();
+  return {std::move(environment), std::move(token)};
 }
 
 }  // namespace flatshard

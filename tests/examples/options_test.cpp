@@ -6,21 +6,29 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <vector>
 
 using namespace train_gpt;
 
 namespace {
 
-CommandLine read(std::vector<const char*> arguments) {
+using Variables = std::map<std::string, std::string>;
+
+CommandLine read(std::vector<const char*> arguments, const Variables& variables = {}) {
   arguments.insert(arguments.begin(), "train_gpt");
-  return read_command_line(static_cast<int>(arguments.size()), arguments.data());
+  return read_command_line(static_cast<int>(arguments.size()), arguments.data(),
+                           [&](const char* name) -> const char* {
+                             const auto found = variables.find(name);
+                             return found == variables.end() ? nullptr : found->second.c_str();
+                           });
 }
 
-void check_refused(std::vector<const char*> arguments, const std::string& part) {
+void check_refused(std::vector<const char*> arguments, const std::string& part,
+                   const Variables& variables = {}) {
   INFO("expected: ", part);
   try {
-    read(arguments);
+    read(arguments, variables);
     FAIL_CHECK("nothing was refused");
   } catch (const OptionError& error) {
     const std::string sentence = error.what();
@@ -297,4 +305,24 @@ TEST_CASE("--help names every option") {
                              "--plan",
                              "--list"})
     CHECK(help.find(std::string{"  "} + option + " ") != std::string::npos);
+}
+
+TEST_CASE("a launcher says how many ranks there are") {
+  const Variables mpi{{"OMPI_COMM_WORLD_RANK", "2"}, {"OMPI_COMM_WORLD_SIZE", "4"}};
+  for (const std::vector<const char*>& arguments :
+       {std::vector<const char*>{}, std::vector<const char*>{"--ranks", "4"}}) {
+    const Options o = read(arguments, mpi).options;
+    CHECK(o.ranks == 4);
+    CHECK(o.launched);
+    CHECK(o.process == 2);
+  }
+  check_refused({"--ranks", "3"}, "--ranks 3 disagrees with the world size of Open MPI, 4", mpi);
+  check_refused({"--batch", "6"}, "--batch 6 does not divide by --ranks 4", mpi);
+  const Variables one{{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}};
+  check_refused({"--ranks", "2"}, "--ranks 2 disagrees with the world size of Open MPI, 1", one);
+  // Slurm's names in a script that srun did not start: ranks are threads.
+  const Variables script{{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}};
+  const Options threads = read({"--ranks", "4"}, script).options;
+  CHECK(threads.ranks == 4);
+  CHECK_FALSE(threads.launched);
 }

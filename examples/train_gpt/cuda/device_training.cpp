@@ -2,6 +2,9 @@
 
 #include <flatshard/comm/nccl.hpp>
 #include <flatshard/comm/solo.hpp>
+#include <flatshard/comm/world_from_env.hpp>
+
+#include <functional>
 
 #include "cuda/device_worker.hpp"
 #include "option_error.hpp"
@@ -13,10 +16,10 @@ namespace {
 template <class Compute>
 void run_rank(flatshard::Communicator& communicator, flatshard::CudaDevice& device,
               const Options& options, const Setup& setup, const TrainerType<Compute>& type,
-              const Corpus& corpus, Reporter& reporter) {
+              const Corpus& corpus, Reporter* reporter) {
   gpu::DeviceWorker<Compute> worker(options, device);
   RankTraining training(communicator, worker, options, setup, type, corpus);
-  training.run(communicator.rank() == 0 ? &reporter : nullptr);
+  training.run(communicator.rank() == 0 ? reporter : nullptr);
 }
 
 }  // namespace
@@ -31,30 +34,33 @@ void check_devices(int ranks) {
 
 template <class Compute>
 void run_on_devices(const Options& options, const Setup& setup, const TrainerType<Compute>& type,
-                    const Corpus& corpus, Reporter& reporter) {
-  if (options.ranks == 1) {
+                    const Corpus& corpus, Reporter* reporter) {
+  if (options.ranks == 1 && !options.launched) {
     flatshard::CudaDevice device(0);
     flatshard::Solo communicator(device);
     return run_rank(communicator, device, options, setup, type, corpus, reporter);
   }
-  flatshard::NcclWorld world(options.ranks);
-  world.run([&](flatshard::Communicator& communicator) {
+  const auto rank_main = [&](flatshard::Communicator& communicator) {
     auto& device = dynamic_cast<flatshard::CudaDevice&>(*communicator.device());
     run_rank(communicator, device, options, setup, type, corpus, reporter);
-  });
+  };
+  if (options.launched)
+    flatshard::world_from_env(flatshard::DeviceKind::Cuda).run(rank_main);
+  else
+    flatshard::NcclWorld(options.ranks).run(rank_main);
 }
 
 template <>
 void run_on_devices(const Options&, const Setup&, const TrainerType<double>&, const Corpus&,
-                    Reporter&) {
+                    Reporter*) {
   throw OptionError("--device cuda does not compute in fp64");
 }
 
 template void run_on_devices(const Options&, const Setup&, const TrainerType<float>&, const Corpus&,
-                             Reporter&);
+                             Reporter*);
 template void run_on_devices(const Options&, const Setup&, const TrainerType<flatshard::Bf16>&,
-                             const Corpus&, Reporter&);
+                             const Corpus&, Reporter*);
 template void run_on_devices(const Options&, const Setup&, const TrainerType<flatshard::Half>&,
-                             const Corpus&, Reporter&);
+                             const Corpus&, Reporter*);
 
 }  // namespace train_gpt

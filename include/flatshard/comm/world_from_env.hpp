@@ -2,7 +2,9 @@
 #pragma once
 
 #include <flatshard/comm/communicator.hpp>
+#include <flatshard/comm/mpi.hpp>
 #include <flatshard/comm/nccl.hpp>
+#include <flatshard/core/device.hpp>
 
 #include <functional>
 #include <string>
@@ -40,12 +42,15 @@ LaunchEnvironment launch_environment(const EnvironmentLookup& lookup);
 /// but its owner may read. Throws UsageError when there is none.
 std::string launch_token(const EnvironmentLookup& lookup);
 
-/// Ranks as processes, each with the CUDA device of its local rank, over NCCL. A world of one rank
-/// needs neither NCCL nor a token, nor, without a CUDA device, CUDA.
+/// Ranks as processes: each with the CUDA device of its local rank, over NCCL, or all on their
+/// hosts, over MPI. A world of one rank needs neither NCCL nor MPI nor a token.
 class ProcessWorld {
  public:
-  /// Meets nobody yet: run() does.
+  /// On CUDA devices (one rank without a device: on the host). Meets nobody yet: run() does.
   ProcessWorld(LaunchEnvironment environment, std::string token, NcclOptions options = {});
+  /// On the hosts. Throws UsageError when MPI cannot connect these ranks: torchrun's, or in a build
+  /// without MPI.
+  ProcessWorld(LaunchEnvironment environment, MpiOptions options);
 
   Rank rank() const { return environment_.rank; }  // of this process
   int size() const { return environment_.world; }  // number of ranks
@@ -53,16 +58,24 @@ class ProcessWorld {
   const LaunchEnvironment& environment() const { return environment_; }
 
   /// Calls rank_main once in this process, for its rank. What it throws reaches every other rank's
-  /// process as CommunicationError, and is thrown on here.
+  /// process as CommunicationError. Over NCCL it is thrown on here; over MPI see MpiWorld::run.
+  /// Throws UsageError when MPI counts other ranks than the launcher.
   void run(const std::function<void(Communicator&)>& rank_main);
 
  private:
+  void run_over_mpi(const std::function<void(Communicator&)>& rank_main);
+
   LaunchEnvironment environment_;
+  DeviceKind kind_;
   std::string token_;
-  NcclOptions options_;
+  NcclOptions nccl_;
+  MpiOptions mpi_;
 };
 
-/// launch_environment and launch_token of this process.
+/// launch_environment of this process: on CUDA devices where this host has any (and launch_token),
+/// else on the hosts, with the patience of `options`.
 ProcessWorld world_from_env(NcclOptions options = {});
+/// On devices of this kind, whatever this host has.
+ProcessWorld world_from_env(DeviceKind kind);
 
 }  // namespace flatshard

@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <mutex>
 #include <thread>
 
 #include "elements.hpp"
@@ -56,6 +55,7 @@ inline Outcome outcome(Worlds& worlds, int size,
       }
     });
   });
+  worlds.share(outcome.ranks);
   return outcome;
 }
 
@@ -193,28 +193,26 @@ inline void a_rank_that_returns_early_is_named(Worlds& worlds) {
     for (Rank early = 0; early < size; ++early) {
       CAPTURE(size);
       CAPTURE(early);
-      std::mutex mutex;
-      std::vector<std::string> messages;
+      std::vector<std::string> messages(index(size));  // by rank
       const std::string run = message_of([&] {
         worlds.run(size, [&](Communicator& comm) {
           if (comm.rank() == early) return;
           float mine = 0;
           std::vector<float> all(index(size));
           const auto stream = worlds.make_stream();
-          const std::string text = message_of([&] {
+          messages[index(comm.rank())] = message_of([&] {
             comm.all_gather("h.3", &mine, all.data(), 1, DType::Float32, *stream);
             stream->synchronize();
           });
-          std::lock_guard lock(mutex);
-          messages.push_back(text);
         });
       });
       const std::string begin =
           "rank " + std::to_string(early) + ": left before collective call 0, in which rank ";
       CHECK(run.substr(0, begin.size()) == begin);
       CHECK(run.find("waits: all_gather \"h.3\" of 1 float32") != std::string::npos);
-      CHECK(messages.size() == index(size - 1));
-      for (const std::string& message : messages) CHECK(message == run);
+      worlds.share(messages);
+      for (Rank rank = 0; rank < size; ++rank)
+        CHECK(messages[index(rank)] == (rank == early ? "" : run));
     }
   }
 }

@@ -62,7 +62,7 @@ inline void many_small_collectives(Worlds& worlds, int calls) {
 inline void synchronize_waits_for_all(Worlds& worlds) {
   for (int size : worlds.sizes()) {
     CAPTURE(size);
-    std::atomic<int> arrived{0};
+    std::atomic<int>& arrived = worlds.fresh_counter();
     CHECK_NOTHROW(worlds.run(size, [&](Communicator& comm) {
       for (int round = 1; round <= 5; ++round) {
         if (comm.rank() == round % size) std::this_thread::sleep_for(std::chrono::milliseconds(3));

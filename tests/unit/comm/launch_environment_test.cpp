@@ -114,9 +114,27 @@ TEST_CASE("the token: a variable, or a file that nobody else can read") {
   CHECK(message_of([&] { launch_token(in(file)); }).find("is not there") != std::string::npos);
 }
 
+TEST_CASE("ranks on the host talk over MPI, which a launcher or a build may lack") {
+  const std::string torch = message_of([] { ProcessWorld(launched(torchrun), MpiOptions{}); });
+  CHECK(torch.find("torchrun started 8 ranks") != std::string::npos);
+  CHECK(torch.find("start them by mpirun or srun") != std::string::npos);
+  if (has_mpi()) return;
+  const Variables mpi{{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "8"}};
+  const std::string absent = message_of([&] { ProcessWorld(launched(mpi), MpiOptions{}); });
+  CHECK(absent.find("Open MPI started 8 ranks") != std::string::npos);
+  CHECK(absent.find("-Dmpi=enabled") != std::string::npos);
+  CHECK(message_of([] { MpiWorld(); }).find("-Dmpi=enabled") != std::string::npos);
+  CHECK(message_of([] { adopt_mpi_communicator(0); }).find("-Dmpi=enabled") != std::string::npos);
+}
+
 TEST_CASE("a world of one rank runs alone") {
   ProcessWorld world(launched({}), "");
   int ranks = 0;
   world.run([&](Communicator& comm) { ranks += comm.size(); });
   CHECK(ranks == 1);
+  ProcessWorld(launched({}), MpiOptions{}).run([&](Communicator& comm) {
+    ranks += comm.size();
+    CHECK(comm.device()->kind() == DeviceKind::Host);
+  });
+  CHECK(ranks == 2);
 }

@@ -4,6 +4,7 @@
 #include <flatshard/comm/communicator.hpp>
 #include <flatshard/core/host_stream.hpp>
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <stdexcept>
@@ -23,6 +24,16 @@ class Worlds {
   /// Calls rank_main once per rank; throws what(): "rank r: message" when one throws.
   virtual void run(int size, const RankMain& rank_main) = 0;
   virtual std::unique_ptr<Stream> make_stream() const = 0;
+  /// On every rank, by_rank[r] becomes what rank r has there: where ranks are processes.
+  virtual void share(std::vector<std::string>& by_rank) const { static_cast<void>(by_rank); }
+  /// One counter for all ranks, at 0.
+  virtual std::atomic<int>& fresh_counter() {
+    counter_.store(0);
+    return counter_;
+  }
+
+ private:
+  std::atomic<int> counter_{0};
 };
 
 /// Within ranks: doctest's assertions are for the test's own thread.

@@ -1,0 +1,117 @@
+"""How these tests start Open MPI: as any user, on few cores, never for longer than a limit."""
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+SKIPPED = 77
+SETTINGS = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "OMPI_MCA_hwloc_base_binding_policy": "none",
+    "OMPI_MCA_mpi_yield_when_idle": "1",  # more ranks than cores
+    "OMPI_MCA_btl_vader_single_copy_mechanism": "none",  # containers forbid it, with a warning
+    "OMPI_MCA_btl": "self,vader,tcp",
+}
+LAUNCHERS = ("OMPI_COMM", "OMPI_UNIVERSE", "PMIX", "PMI_", "SLURM_", "RANK", "WORLD_SIZE", "FLATSHARD_")
+
+
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what was started is ended, too
+
+
+def skip(reason):
+    print("skipped:", reason)
+    sys.exit(SKIPPED)
+
+
+def environment(**more):
+    """This process's, without what a launcher may have left in it; the seed of random inputs stays."""
+    kept = {name: value for name, value in os.environ.items()
+            if not name.startswith(LAUNCHERS) or name == "FLATSHARD_TEST_SEED"}
+    return {**kept, **SETTINGS, **more}
+
+
+def mpirun():
+    program = shutil.which("mpirun")
+    if program is None:
+        skip("there is no mpirun")
+    said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=30, env=environment())
+    if "Open MPI" not in said.stdout:
+        skip("this mpirun is not Open MPI's: " + said.stdout.splitlines()[0] if said.stdout else said.stderr)
+    return program
+
+
+class Job:
+    """A job of mpirun in a process group of its own, which dies with it."""
+
+    def __init__(self, command, variables=None):
+        self.lines = []
+        self.process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                        text=True, env=variables or environment(), start_new_session=True)
+        self.reader = threading.Thread(target=self.read, daemon=True)
+        self.reader.start()
+
+    def read(self):
+        for line in self.process.stdout:
+            self.lines.append(line)
+
+    @property
+    def output(self):
+        return "".join(self.lines)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.signal(signal.SIGKILL)
+        self.process.wait()
+
+    def signal(self, number):
+        try:
+            os.killpg(self.process.pid, number)
+        except ProcessLookupError:
+            pass
+
+    def wait_for(self, holds, limit):
+        """Whether holds() comes true in time, or the job ends meanwhile."""
+        end = time.monotonic() + limit
+        while time.monotonic() < end and not holds():
+            if self.process.poll() is not None:
+                self.reader.join(1)
+                break
+            time.sleep(0.02)
+        return holds()
+
+    def finish(self, limit):
+        """(status, output); status None when it had to be ended."""
+        status = None
+        try:
+            status = self.process.wait(limit)
+        except subprocess.TimeoutExpired:
+            self.signal(signal.SIGTERM)  # mpirun ends its ranks on this
+            try:
+                self.process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.signal(signal.SIGKILL)
+        self.reader.join(5)
+        return status, self.output
+
+
+def run(ranks, program, limit, options=(), variables=None):
+    """(status, output) of `program`, a list, on that many ranks."""
+    with Job([mpirun(), *options, "-n", ranks, *program], variables) as job:
+        return job.finish(limit)
+
+
+def processes(job, ranks):
+    """Process ids by rank, when all ranks of the test's program `rank` have said theirs."""
+    def said():
+        return {int(rank): int(process) for rank, process in re.findall(r"rank (\d+) is process (\d+)", job.output)}
+    if not job.wait_for(lambda: len(said()) == ranks, 60):
+        sys.exit(f"expected: every rank says its process\n{job.output}")
+    return said()
