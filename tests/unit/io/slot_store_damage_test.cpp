@@ -117,6 +117,29 @@ TEST_CASE("a bit that the disk changed is noticed, wherever it is") {
   }
 }
 
+TEST_CASE("what follows a slot's bytes in the file is zeros, whatever memory held before") {
+  auto random = flatshard_test::generator(5);
+  const ScratchFolder scratch;
+  HostMemory memory;
+  const std::vector<Bytes> slot_bytes{8192 - 1, 1, 3};
+  for (const IoBackend backend : backends()) {
+    SlotStore store(slot_bytes, memory, options_for(scratch.path(), backend));
+    for (int round = 0; round < 3; ++round) {
+      Data expected(16384);
+      for (std::size_t slot = 0; slot < store.slots(); ++slot) {
+        const Data data = fresh(store, slot, random);
+        write(store, slot, round, data);
+        std::copy(
+            data.begin(), data.end(),
+            expected.begin() + (slot == 0 ? 0 : 4096 + 4096 * static_cast<std::ptrdiff_t>(slot)));
+      }
+      Data found(expected.size());
+      File::open_for_reading(path_of_open_file(scratch.path())).read(0, found);
+      CHECK(found == expected);
+    }
+  }
+}
+
 TEST_CASE("a file that was cut is an early end, at any length") {
   auto random = flatshard_test::generator(1);
   const ScratchFolder scratch;

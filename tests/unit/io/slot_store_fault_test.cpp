@@ -7,7 +7,7 @@
 #include <doctest/doctest.h>
 
 #include <cerrno>
-#include <optional>
+#include <thread>
 
 #include "random.hpp"
 #include "scratch_folder.hpp"
@@ -101,6 +101,42 @@ TEST_CASE("an error at any transfer is the error of its slot") {
       CHECK(use_with(faulty(scratch.path(), backend, {.transfer = all_transfers + 1}), random)
                 .errors == 0);
     }
+  }
+}
+
+TEST_CASE(
+    "a slot whose write failed gives neither its new bytes nor its old ones, until it is whole") {
+  auto random = flatshard_test::generator(7);
+  const ScratchFolder scratch;
+  HostMemory memory;
+  for (const IoBackend backend : backends()) {
+    for (std::int64_t n = 1; n <= 3; ++n) {
+      const TransferFaults faults{.transfer = 3 + n, .code = ENOSPC};  // after 3 of the first write
+      SlotStore store(faulty_sizes, memory, faulty(scratch.path(), backend, faults));
+      const Data last = fresh(store, 0, random);
+      write(store, 0, 1, fresh(store, 0, random));
+      CHECK(io_cases::code_of([&] { write(store, 0, 2, last); }) == ENOSPC);
+      for (const std::int64_t tag : {1, 2})
+        CHECK(io_cases::code_of([&] { read(store, 0, tag); }) == EBADMSG);
+      write(store, 0, 2, last);
+      CHECK(read(store, 0, 2) == last);
+    }
+  }
+}
+
+TEST_CASE("an error that nobody waited for is told by the next request, once") {
+  auto random = flatshard_test::generator(8);
+  const ScratchFolder scratch;
+  HostMemory memory;
+  for (const IoBackend backend : backends()) {
+    SlotStore store(faulty_sizes, memory, faulty(scratch.path(), backend, {.transfer = 1}));
+    const Data data = fresh(store, 1, random);
+    store.begin_write(1, 1, data);
+    while (!store.finished(1)) std::this_thread::yield();
+    CHECK(io_cases::code_of([&] { store.begin_write(1, 2, data); }) == EIO);
+    store.wait(1);
+    write(store, 1, 2, data);
+    CHECK(read(store, 1, 2) == data);
   }
 }
 

@@ -151,9 +151,10 @@ TEST_CASE("a kernel that takes nothing any more is an error of every request, no
     const Data large(40960), small(5);
     write(store, 0, 1, large);
     if (!refuse(SYS_io_uring_enter, EINVAL)) return 2;
-    if (io_cases::code_of([&] { write(store, 0, 2, large); }) != EINVAL) return 1;
     if (io_cases::code_of([&] { write(store, 1, 2, small); }) != EINVAL) return 1;
+    if (io_cases::code_of([&] { write(store, 0, 2, large); }) != EINVAL) return 1;
     return io_cases::code_of([&] { read(store, 0, 2); }) == EBADMSG ? 0 : 1;
   });
+  if (status == 2) MESSAGE("not tested: this kernel lets nobody refuse system calls");
   CHECK((status == 0 || status == 2));
 }
