@@ -217,6 +217,23 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("a slot whose read failed is read again when it is asked for again") {
+  auto random = flatshard_test::generator(7);
+  const ScratchFolder scratch;
+  for (const IoBackend backend : backends()) {
+    SlotStoreOptions options = options_for(scratch.path(), backend);
+    options.decorate = [&](std::unique_ptr<TransferQueue> queue) {
+      const TransferFaults faults{.transfer = 17, .kind = TransferFaults::Kind::FlippedBit};
+      return std::make_unique<FaultyTransferQueue>(std::move(queue), faults);
+    };
+    Filled filled(options, random);
+    SlotPipeline pipeline(filled.store, filled.memory, 1);
+    CHECK_THROWS_AS(pipeline.wait_for(3, 0), IntegrityError);
+    const std::span<std::byte> data = pipeline.wait_for(3, 0);
+    CHECK(Data(data.begin(), data.end()) == filled.contents[3]);
+  }
+}
+
 TEST_CASE("an exception of the work itself ends the pass") {
   auto random = flatshard_test::generator(5);
   const ScratchFolder scratch;

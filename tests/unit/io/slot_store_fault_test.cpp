@@ -110,16 +110,19 @@ TEST_CASE(
   const ScratchFolder scratch;
   HostMemory memory;
   for (const IoBackend backend : backends()) {
-    for (std::int64_t n = 1; n <= 3; ++n) {
-      const TransferFaults faults{.transfer = 3 + n, .code = ENOSPC};  // after 3 of the first write
-      SlotStore store(faulty_sizes, memory, faulty(scratch.path(), backend, faults));
-      const Data last = fresh(store, 0, random);
-      write(store, 0, 1, fresh(store, 0, random));
-      CHECK(io_cases::code_of([&] { write(store, 0, 2, last); }) == ENOSPC);
-      for (const std::int64_t tag : {1, 2})
-        CHECK(io_cases::code_of([&] { read(store, 0, tag); }) == EBADMSG);
-      write(store, 0, 2, last);
-      CHECK(read(store, 0, 2) == last);
+    for (const std::size_t slot : {std::size_t{0}, std::size_t{1}}) {
+      const std::int64_t blocks = slot == 0 ? 3 : 1;
+      for (std::int64_t n = 1; n <= blocks; ++n) {
+        const TransferFaults faults{.transfer = blocks + n, .code = ENOSPC};  // of the second write
+        SlotStore store(faulty_sizes, memory, faulty(scratch.path(), backend, faults));
+        const Data last = fresh(store, slot, random);
+        write(store, slot, 1, fresh(store, slot, random));
+        CHECK(io_cases::code_of([&] { write(store, slot, 2, last); }) == ENOSPC);
+        for (const std::int64_t tag : {1, 2})
+          CHECK(io_cases::code_of([&] { read(store, slot, tag); }) == EBADMSG);
+        write(store, slot, 2, last);
+        CHECK(read(store, slot, 2) == last);
+      }
     }
   }
 }
