@@ -9,9 +9,10 @@ ExportedShard export_local(const Engine& engine, int parameter,
   const auto index = static_cast<std::size_t>(parameter);
   const Flat& flat = plan.flats[static_cast<std::size_t>(plan.flat_of_parameter[index])];
   const std::array shape{local.count};
+  const Tier tier = flat.requires_grad ? plan.request.offload.optimizer : flat.parameters_rest;
+  const auto place = tier == Tier::Device ? dlpack::device_of(engine.device()) : dlpack::DLDevice{};
   const auto export_run = [&](const std::byte* data, DType dtype, bool writable) {
-    return dlpack::export_memory({data, dtype, shape, dlpack::device_of(engine.device()), writable},
-                                 keeps_alive);
+    return dlpack::export_memory({data, dtype, shape, place, writable}, keeps_alive);
   };
   ExportedShard shard{
       local.offset, local.count, export_run(local.master, flat.master, false), nullptr, {}};

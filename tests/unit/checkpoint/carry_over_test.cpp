@@ -110,6 +110,8 @@ Side random_side(std::mt19937_64& random) {
   side.options.wrap = wraps[random() % wraps.size()];
   side.options.persistence_threshold = random() % 2 == 0 ? 0 : 30;
   side.options.seed = random() % 100;
+  const auto tier = [&] { return random() % 2 == 0 ? Tier::Device : Tier::Host; };
+  side.options.offload = OffloadTraits{tier(), tier()};
   side.optimizer = AdamW{.lr = 1e-2 / static_cast<double>(1 + random() % 3)};
   return side;
 }
@@ -126,7 +128,7 @@ TEST_CASE("every precision takes over from every other as from its checkpoint") 
       check(side_of(StrategyName::FullShard, from), side_of(StrategyName::HybridShard, to), 2);
 }
 
-TEST_CASE("any Sharder takes over from any other, wrapped otherwise, on any world") {
+TEST_CASE("any Sharder takes over from any other, wrapped and offloaded otherwise, on any world") {
   auto random = flatshard_test::generator(61);
   for (int round = 0; round < 30; ++round) {
     const int world = std::array{1, 2, 3, 4, 8}[random() % 5];
