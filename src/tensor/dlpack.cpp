@@ -36,8 +36,8 @@ struct Context {
 
 std::vector<std::int64_t> row_major(std::span<const std::int64_t> shape) {
   std::vector<std::int64_t> strides(shape.size(), 1);
-  for (std::size_t axis = shape.size(); axis-- > 1;)
-    strides[axis - 1] = strides[axis] * shape[axis];
+  for (std::size_t axis = shape.size(); axis > 1; --axis)
+    strides[axis - 2] = strides[axis - 1] * shape[axis - 1];
   return strides;
 }
 
