@@ -6,6 +6,8 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 packages=$(cd "$1" && pwd)
 
+compgen -G "$packages/*flatshard*.deb" >/dev/null || { echo "no packages in $packages"; exit 1; }
+
 skip() {
   echo "skipped: $*"
   exit 77
