@@ -3,7 +3,7 @@
 // cache, and io_uring kept full; the faster of the two is the disk's bound. Slots are written and
 // read through a pipeline of three buffers, with checksums, and read, changed and written back.
 //
-//   nvme_bench FOLDER [MIB [BLOCK_KIB [DEPTH]]]     default: 1024 MiB, blocks of 1024 KiB, depth 16
+//   nvme_bench FOLDER [MIB [BLOCK_KIB [DEPTH]]]     default: 512 MiB, blocks of 1024 KiB, depth 16
 #include <flatshard/core/host_memory.hpp>
 #include <flatshard/io/slot_pipeline.hpp>
 #include <flatshard/io/slot_store.hpp>
@@ -45,7 +45,7 @@ const char* name_of(Work work) {
 
 struct Settings {
   std::string folder;
-  Bytes bytes = 1024, block = 1024;  // MiB, KiB until main has scaled them
+  Bytes bytes = 512, block = 1024;  // MiB, KiB until main has scaled them
   int depth = 16;
 };
 
