@@ -104,9 +104,8 @@ void Gatherer::gather_flat(int index, State& unit_state) {
 void Gatherer::lift(const Flat& flat, const FlatMemory& memory, State& unit_state,
                     std::byte* whole) {
   Stream& upload = runtime_.upload;
-  for (Event* event :
-       {&delivery_.delivered(flat.unit), unit_state.published.get(), unit_state.ready.get()})
-    upload.wait(*event);
+  upload.wait(*unit_state.published);
+  upload.wait(*unit_state.ready);
   const Elements count = flat.rests_whole ? flat.partition.padded() : flat.partition.slice();
   runtime_.device.copy(flat.rests_whole ? memory.resting_whole : memory.compute,
                        flat.rests_whole ? whole : own_part(flat, whole),

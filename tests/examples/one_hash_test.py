@@ -32,6 +32,9 @@ def variants_of(ranks):
         yield ["--strategy", strategy, "--prefetch-forward", "2", "--prefetch-backward", "post"]
         yield ["--strategy", strategy, "--persist", "100", "--threads", "3"]
     yield ["--strategy", "full_shard", "--max-live", "60000", "--stream", "threaded"]
+    for strategy in ["full_shard", "shard_optimizer"]:
+        for offload in ["cpu_all", "cpu_optimizer", "cpu_params"]:
+            yield ["--strategy", strategy, "--offload", offload, "--stream", "threaded"]
 
 
 class Runner:
