@@ -231,7 +231,8 @@ void Gatherer::publish_on_host(int unit) {
   if (any) runtime_.gather.record(*state(unit).published);
 }
 
-/// Own slice up, all slices together, all of it down.
+/// Own slice up, all slices together, all of it down. The upload stream comes after what gathers
+/// and calls did to these buffers: lifts filled them, and order_before_writes() was called.
 void Gatherer::publish_through_device(int index) {
   const Flat& flat = runtime_.flat(index);
   const FlatMemory& memory = runtime_.memory(index);
@@ -241,12 +242,10 @@ void Gatherer::publish_through_device(int index) {
   if (whole == nullptr) {
     slot = &slots_[static_cast<std::size_t>(flat.unit) % slots_.size()];
     whole = slot->data + flat.gather_offset;
-    for (Event* event : {slot->free.get(), slot->filled.get(), slot->lowered.get()})
-      runtime_.upload.wait(*event);
+    runtime_.upload.wait(*slot->lowered);
   }
   const Elements slice = flat.partition.slice();
-  for (Event* event : {&delivery_.delivered(flat.unit), publishing.ready.get()})
-    runtime_.upload.wait(*event);
+  runtime_.upload.wait(delivery_.delivered(flat.unit));
   runtime_.device.copy(memory.compute, own_part(flat, whole), slice * size_of(flat.compute),
                        runtime_.upload);
   runtime_.order(runtime_.upload, *publishing.lifted, runtime_.gather);
