@@ -8,6 +8,7 @@ namespace flatshard {
 /// A kind of memory.
 enum class Tier { Device, Host, Nvme };
 
+/// A place of an offload policy: a type whose constant `tier` says which kind of memory it is.
 template <class Place>
 concept NamesATier = requires {
   { Place::tier } -> std::same_as<const Tier&>;
