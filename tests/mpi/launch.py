@@ -17,6 +17,7 @@ SETTINGS = {
     "OMPI_MCA_mpi_yield_when_idle": "1",  # more ranks than cores
     "OMPI_MCA_btl_vader_single_copy_mechanism": "none",  # containers forbid it, with a warning
     "OMPI_MCA_btl": "self,vader,tcp",
+    "OMPI_MCA_plm": "isolated",  # one host; there need be no ssh
 }
 LAUNCHERS = ("OMPI_COMM", "OMPI_UNIVERSE", "PMIX", "PMI_", "SLURM_", "RANK", "WORLD_SIZE", "FLATSHARD_")
 

@@ -89,7 +89,8 @@ cuda_stages() {
 
 # Ranks as processes of mpirun, on one host and on two.
 mpi_stages() {
-  stage 'MPI: configure' configure_fresh mpi "${CXX:-g++}" -Dmpi=enabled -Dtools=disabled -Dbench=disabled &&
+  stage 'MPI: configure' configure_fresh mpi "${CXX:-g++}" -Dmpi=enabled -Doptimization=1 \
+    -Dtools=disabled -Dbench=disabled &&
     stage 'MPI: library, train_gpt and tests' ninja -C build-full/mpi mpi_tests &&
     run_tests build-full/mpi --suite mpi
 }
