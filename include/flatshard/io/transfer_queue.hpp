@@ -50,7 +50,7 @@ class TransferQueue {
   /// Waits for what is in flight; the results are lost.
   virtual ~TransferQueue() = default;
 
-  virtual IoBackend backend() const = 0;
+  virtual IoBackend backend() const = 0;  // who carries transfers out
   /// The most transfers that may be without result at once.
   virtual int depth() const = 0;
   /// Begins transfers, in order; together with those in flight at most depth(). What cannot be
