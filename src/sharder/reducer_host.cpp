@@ -1,0 +1,45 @@
+// Gradients of an optimizer on the host: from the device to the sums there.
+#include "plan_build.hpp"
+#include "reducer.hpp"
+
+namespace flatshard::detail {
+
+/// Reduces on the device and stores on the host, or adds there.
+void Reducer::reduce_to_host(const Flat& flat, const FlatMemory& memory, const std::byte* written,
+                             bool replace) {
+  Landing& landing = landings_[next_landing_];
+  next_landing_ = (next_landing_ + 1) % landings_.size();
+  Stream& download = runtime_.download;
+  runtime_.reduce.wait(*landing.copied);
+  reduce_over_ranks(flat, written, landing.data, flat.compute, flat.reduce, true);
+  runtime_.order(runtime_.reduce, *landing.reduced, download);
+  const bool direct = replace && flat.reduce == flat.accumulate;
+  download.wait(direct ? *state(flat.unit).summed : *landing.added);
+  runtime_.device.copy(landing.data, direct ? memory.sum_slice : landing.arrival,
+                       flat.partition.slice() * size_of(flat.reduce), download);
+  runtime_.order(download, *landing.copied, runtime_.host);
+  if (!direct) take_arrival(flat, memory, landing, replace);
+}
+
+void Reducer::take_arrival(const Flat& flat, const FlatMemory& memory, Landing& landing,
+                           bool replace) {
+  const Elements count = flat.partition.slice();
+  if (replace)
+    sums_.kernels.cast(landing.arrival, flat.reduce, memory.sum_slice, flat.accumulate, count,
+                       sums_.stream);
+  else
+    sums_.kernels.add(landing.arrival, flat.reduce, memory.sum_slice, flat.accumulate, count,
+                      sums_.stream);
+  runtime_.host.record(*landing.added);
+}
+
+/// The sum that was formed on the device goes to an optimizer on the host.
+void Reducer::fetch_slice(const Flat& flat, const FlatMemory& memory) {
+  if (!steps_on_host(runtime_.plan)) return;
+  runtime_.order(runtime_.reduce, *state(flat.unit).summed, runtime_.download);
+  runtime_.device.copy(memory.sum_slice, memory.gradient_slice,
+                       flat.partition.slice() * size_of(flat.accumulate), runtime_.download);
+  runtime_.order(runtime_.download, *fetched_, runtime_.host);
+}
+
+}  // namespace flatshard::detail

@@ -1,0 +1,74 @@
+// The update of a step: on the lane of the tier where the optimizer rests.
+#include <flatshard/core/host_stream.hpp>
+
+#include "stepper.hpp"
+
+namespace flatshard::detail {
+
+void Stepper::send_decision() {
+  if (!steps_on_host(runtime_.plan)) return;
+  runtime_.order(runtime_.host, *updated_, runtime_.reduce);
+  runtime_.device.copy(&control_->step.scalars, scalars_, sizeof(StepScalars), runtime_.reduce);
+  runtime_.device.copy(times_, step_times_,
+                       static_cast<Bytes>(runtime_.plan.flats.size() * sizeof(std::int64_t)),
+                       runtime_.reduce);
+  runtime_.order(runtime_.reduce, *decided_, runtime_.host);
+}
+
+/// Of the unit; those that take part (none: all).
+void Stepper::update_flats(int unit, const std::vector<bool>* takes_part) {
+  gatherer_.delivery().begin(unit);
+  for (int flat : runtime_.unit(unit).flats) {
+    const bool takes = takes_part == nullptr || (*takes_part)[static_cast<std::size_t>(flat)];
+    if (takes && runtime_.flat(flat).requires_grad) update_flat(flat);
+  }
+}
+
+/// A step that is skipped writes no copies, but what is staged is delivered all the same: then it
+/// must be what the masters, which have not changed, are rounded to. The host knows the decision
+/// when it comes there; a device is spared the branch.
+void Stepper::round_masters(int index) {
+  const Flat& flat = runtime_.flat(index);
+  if (!stages(flat, runtime_.plan) || flat.is_empty()) return;
+  const auto round = [&kernels = lane_.kernels, &flat, master = runtime_.memory(index).master,
+                      staged = gatherer_.delivery().slice(index)](StreamRef stream) {
+    kernels.cast(master, flat.master, staged, flat.compute, flat.partition.slice(), stream);
+  };
+  if (!steps_on_host(runtime_.plan)) return round(lane_.stream);
+  host_stream(lane_.stream).enqueue([round, scalars = scalars_] {
+    InlineStream now;
+    if (scalars->apply == 0) round(now);
+  });
+}
+
+void Stepper::update_flat(int index) {
+  const Flat& flat = runtime_.flat(index);
+  const FlatMemory& memory = runtime_.memory(index);
+  const Bytes copy_size = flat.step_row.writes_copy ? size_of(flat.compute) : 0;
+  std::byte* copy = gatherer_.delivery().slice(index);
+  ranges_.clear();
+  for (const StepRun& run : flat.runs[static_cast<std::size_t>(runtime_.shard.rank())]) {
+    StepArguments arguments{};
+    arguments.master = memory.master + run.offset * size_of(flat.master);
+    arguments.gradient = memory.gradient_slice + run.offset * size_of(flat.accumulate);
+    for (std::size_t state = 0; state < memory.states.size(); ++state)
+      arguments.states[state] = memory.states[state] + run.offset * size_of(flat.state);
+    arguments.copy = copy_size > 0 ? copy + run.offset * copy_size : nullptr;
+    arguments.count = run.count;
+    arguments.canonical = run.canonical;
+    arguments.scalars = scalars_;
+    arguments.time = step_times_ + index;
+    arguments.seed = seed_;
+    arguments.row = flat.step_row;
+    arguments.functor = group_optimizers_[static_cast<std::size_t>(run.group)].functor();
+    if (device_functors_ != nullptr)
+      arguments.device_functor = device_functors_ + run.group * Bytes{max_functor_bytes};
+    ranges_.push_back(arguments);
+  }
+  if (!ranges_.empty())
+    lane_.kernels.step_ranges(functions_[static_cast<std::size_t>(index)], ranges_, lane_.stream);
+  round_masters(index);
+  gatherer_.delivery().mark(index);
+}
+
+}  // namespace flatshard::detail
