@@ -43,14 +43,13 @@ struct AMSGrad {
   template <class Real>
   struct Coefficients {
     Real sign;                   // of the gradient: -1 to maximize
-    Real weight_decay;           // of AMSGrad
+    Real weight_decay;           // of AMSGrad, 0 if decoupled
     Real decay;                  // lr * weight_decay if decoupled, else 0
     Real beta1, gradient_share;  // beta1, 1 - beta1
     Real beta2, square_share;    // beta2, 1 - beta2
     Real rsqrt_correction;       // 1 / sqrt(1 - beta2^t)
     Real eps;                    // of AMSGrad
     Real step;                   // lr / (1 - beta1^t)
-    bool adds_decay;             // weight_decay joins the gradient
   };
 
   template <class Real>
@@ -58,7 +57,7 @@ struct AMSGrad {
     const double correction1 = one_minus_power(beta1, time);
     const double correction2 = one_minus_power(beta2, time);
     return {maximize ? Real{-1} : Real{1},
-            exact::round_to<Real>(weight_decay),
+            decoupled_weight_decay ? Real{0} : exact::round_to<Real>(weight_decay),
             decoupled_weight_decay ? exact::round_to<Real>(exact::mul(lr, weight_decay)) : Real{0},
             exact::round_to<Real>(beta1),
             exact::round_to<Real>(exact::add(1.0, -beta1)),
@@ -66,8 +65,7 @@ struct AMSGrad {
             exact::round_to<Real>(exact::add(1.0, -beta2)),
             exact::round_to<Real>(exact::div(1.0, exact::sqrt(correction2))),
             exact::round_to<Real>(eps),
-            exact::round_to<Real>(exact::div(lr, correction1)),
-            weight_decay != 0 && !decoupled_weight_decay};
+            exact::round_to<Real>(exact::div(lr, correction1))};
   }
 
   template <class Real>
@@ -75,7 +73,7 @@ struct AMSGrad {
                                                             Real& parameter, Real gradient,
                                                             Real* states) {
     const Real up = exact::mul(with.sign, gradient);
-    const Real g = with.adds_decay ? exact::fma(with.weight_decay, parameter, up) : up;
+    const Real g = exact::fma(with.weight_decay, parameter, up);
     const Real square = exact::mul(g, g);
     const Real m = exact::fma(with.beta1, states[0], exact::mul(with.gradient_share, g));
     const Real v = exact::fma(with.beta2, states[1], exact::mul(with.square_share, square));

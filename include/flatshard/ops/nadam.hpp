@@ -101,7 +101,7 @@ struct NAdam {
   template <class Real>
   struct Coefficients {
     Real sign;                   // of the gradient: -1 to maximize
-    Real weight_decay;           // of NAdam
+    Real weight_decay;           // of NAdam, 0 if decoupled
     Real decay;                  // lr * weight_decay if decoupled, else 0
     Real beta1, gradient_share;  // beta1, 1 - beta1
     Real beta2, square_share;    // beta2, 1 - beta2
@@ -109,7 +109,6 @@ struct NAdam {
     Real eps;                    // of NAdam
     Real gradient_step;          // lr (1 - mu_t) / (1 - mu_1 ... mu_t)
     Real momentum_step;          // lr mu_(t + 1) / (1 - mu_1 ... mu_(t + 1))
-    bool adds_decay;             // weight_decay joins the gradient
   };
 
   template <class Real>
@@ -119,7 +118,7 @@ struct NAdam {
     const double gradient_step = exact::mul(lr, exact::add(1.0, -mu.now));
     const double momentum_step = exact::mul(lr, mu.next);
     return {maximize ? Real{-1} : Real{1},
-            exact::round_to<Real>(weight_decay),
+            decoupled_weight_decay ? Real{0} : exact::round_to<Real>(weight_decay),
             decoupled_weight_decay ? exact::round_to<Real>(exact::mul(lr, weight_decay)) : Real{0},
             exact::round_to<Real>(beta1),
             exact::round_to<Real>(exact::add(1.0, -beta1)),
@@ -128,8 +127,7 @@ struct NAdam {
             exact::round_to<Real>(exact::div(1.0, exact::sqrt(correction2))),
             exact::round_to<Real>(eps),
             exact::round_to<Real>(exact::div(gradient_step, mu.one_minus_product)),
-            exact::round_to<Real>(exact::div(momentum_step, mu.one_minus_next_product)),
-            weight_decay != 0 && !decoupled_weight_decay};
+            exact::round_to<Real>(exact::div(momentum_step, mu.one_minus_next_product))};
   }
 
   template <class Real>
@@ -137,7 +135,7 @@ struct NAdam {
                                                             Real& parameter, Real gradient,
                                                             Real* states) {
     const Real up = exact::mul(with.sign, gradient);
-    const Real g = with.adds_decay ? exact::fma(with.weight_decay, parameter, up) : up;
+    const Real g = exact::fma(with.weight_decay, parameter, up);
     const Real square = exact::mul(g, g);
     const Real m = exact::fma(with.beta1, states[0], exact::mul(with.gradient_share, g));
     const Real v = exact::fma(with.beta2, states[1], exact::mul(with.square_share, square));
