@@ -43,6 +43,10 @@ inline constexpr Choice<Precision> precisions[] = {
 
 inline constexpr Choice<Optimizer> optimizers[] = {
     {"adamw", Optimizer::adamw, "beta1 0.9, beta2 0.99, eps 1e-8"},
+    {"adam", Optimizer::adam, "the same, weight decay in the gradient"},
+    {"amsgrad", Optimizer::amsgrad, "as adamw, by the largest second moment"},
+    {"nadam", Optimizer::nadam, "as adamw, with Nesterov momentum"},
+    {"rmsprop", Optimizer::rmsprop, "alpha 0.99, eps 1e-8, momentum 0.9, centred"},
     {"sgd", Optimizer::sgd, "momentum 0.9"},
     {"lion", Optimizer::lion, "beta1 0.9, beta2 0.99"},
     {"adagrad", Optimizer::adagrad, "eps 1e-10"}};

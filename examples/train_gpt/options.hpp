@@ -32,7 +32,7 @@ enum class Precision {
   fp16_mixed,
   bf16_stochastic
 };
-enum class Optimizer { adamw, sgd, lion, adagrad };
+enum class Optimizer { adamw, adam, amsgrad, nadam, rmsprop, sgd, lion, adagrad };
 enum class Wrap { block, all, size };
 enum class Scaler { torch, deepspeed, constant };
 enum class StreamForm { inline_, threaded };

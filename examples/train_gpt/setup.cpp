@@ -15,6 +15,21 @@ flatshard::Optimizer make_optimizer(const Options& o) {
   switch (o.optimizer) {
     case Optimizer::adamw:
       return flatshard::AdamW{.lr = o.lr, .beta2 = 0.99, .weight_decay = o.weight_decay};
+    case Optimizer::adam:
+      return flatshard::Adam{.lr = o.lr, .beta2 = 0.99, .weight_decay = o.weight_decay};
+    case Optimizer::amsgrad:
+      return flatshard::AMSGrad{.lr = o.lr,
+                                .beta2 = 0.99,
+                                .weight_decay = o.weight_decay,
+                                .decoupled_weight_decay = true};
+    case Optimizer::nadam:
+      return flatshard::NAdam{.lr = o.lr,
+                              .beta2 = 0.99,
+                              .weight_decay = o.weight_decay,
+                              .decoupled_weight_decay = true};
+    case Optimizer::rmsprop:
+      return flatshard::CenteredRMSPropMomentum{
+          .lr = o.lr, .weight_decay = o.weight_decay, .momentum = 0.9};
     case Optimizer::sgd:
       return flatshard::SGD{.lr = o.lr, .momentum = 0.9, .weight_decay = o.weight_decay};
     case Optimizer::adagrad:

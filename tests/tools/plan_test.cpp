@@ -93,10 +93,10 @@ TEST_CASE("options and optimizers change the bytes as they change a run's") {
     question.options.prefetch_forward = static_cast<int>(generator() % 3);
     question.options.max_micro_steps = 1 + static_cast<int>(generator() % 5);
     question.options.persistence_threshold = generator() % 2 == 0 ? 0 : 100;
-    const bool lion = generator() % 2 == 0;
-    question.optimizer = lion ? "lion" : "adamw";
-    const flatshard::Optimizer optimizer =
-        lion ? flatshard::Optimizer(flatshard::Lion{}) : flatshard::Optimizer(flatshard::AdamW{});
+    const flatshard::Optimizer optimizers[] = {flatshard::Lion{}, flatshard::AdamW{},
+                                               flatshard::AMSGrad{}, flatshard::RMSProp{}};
+    const flatshard::Optimizer& optimizer = optimizers[generator() % std::size(optimizers)];
+    question.optimizer = optimizer.name();
     const PlannedRun run = planned_run(question);
     const flatshard::Plan plan = plan_of(question);
     flatshard::ThreadWorld ranks(4);

@@ -170,7 +170,10 @@ void add_plan_sharding(Command& command, PlanQuestion& q) {
               q.offload);
   command.add("--host-budget", "BYTES", "most pinned host memory; what does not fit is pageable",
               whole("--host-budget", o.pinned_budget, 0, INT64_MAX));
-  command.add("--optimizer", "NAME", "adamw (default), sgd, lion, adagrad", q.optimizer);
+  command.add("--optimizer", "NAME",
+              "adamw (default), adam, amsgrad, nadam, rmsprop, rmsprop_momentum, centered_rmsprop, "
+              "centered_rmsprop_momentum, sgd, lion, adagrad",
+              q.optimizer);
   command.add("--world", "RANKS", "1 by default", whole("--world", q.world, 1, 65536));
   command.add("--shard-group", "RANKS", "per group; left out: the library's choice",
               whole("--shard-group", o.shard_group, 1, 65536));

@@ -2,6 +2,10 @@
 #include "plan_request.hpp"
 
 #include <flatshard/core/error.hpp>
+#include <flatshard/ops/adam.hpp>
+#include <flatshard/ops/amsgrad.hpp>
+#include <flatshard/ops/nadam.hpp>
+#include <flatshard/ops/rmsprop.hpp>
 #include <flatshard/policy/aliases.hpp>
 
 #include <array>
@@ -48,11 +52,19 @@ constexpr std::array<Choice<flatshard::PrecisionTraits>, 9> precision_choices{{
     {"bf16_stochastic", roles<precision::Bf16Stochastic>},
 }};
 
-constexpr std::array<Choice<std::size_t>, 4> optimizers{{
-    {"adamw", flatshard::AdamW::state_names.size()},
-    {"sgd", flatshard::SGD::state_names.size()},
-    {"lion", flatshard::Lion::state_names.size()},
-    {"adagrad", flatshard::Adagrad::state_names.size()},
+constexpr std::array<Choice<std::size_t>, 11> optimizers{{
+    {flatshard::AdamW::name, flatshard::AdamW::state_names.size()},
+    {flatshard::Adam::name, flatshard::Adam::state_names.size()},
+    {flatshard::AMSGrad::name, flatshard::AMSGrad::state_names.size()},
+    {flatshard::NAdam::name, flatshard::NAdam::state_names.size()},
+    {flatshard::RMSProp::name, flatshard::RMSProp::state_names.size()},
+    {flatshard::RMSPropMomentum::name, flatshard::RMSPropMomentum::state_names.size()},
+    {flatshard::CenteredRMSProp::name, flatshard::CenteredRMSProp::state_names.size()},
+    {flatshard::CenteredRMSPropMomentum::name,
+     flatshard::CenteredRMSPropMomentum::state_names.size()},
+    {flatshard::SGD::name, flatshard::SGD::state_names.size()},
+    {flatshard::Lion::name, flatshard::Lion::state_names.size()},
+    {flatshard::Adagrad::name, flatshard::Adagrad::state_names.size()},
 }};
 
 constexpr std::array<Choice<flatshard::OffloadTraits>, 4> offloads{{
