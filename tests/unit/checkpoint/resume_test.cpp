@@ -1,5 +1,10 @@
 // The resume rule: half a training, saved, loaded elsewhere and ended there, leaves the state of a
 // whole one.
+#include <flatshard/ops/adam.hpp>
+#include <flatshard/ops/amsgrad.hpp>
+#include <flatshard/ops/nadam.hpp>
+#include <flatshard/ops/rmsprop.hpp>
+
 #include <doctest/doctest.h>
 
 #include <cstdlib>
@@ -17,8 +22,19 @@ struct Resume {
   int from, to;   // world sizes
 };
 
+constexpr int common_optimizers = 3;  // of optimizers(), those that meet every precision
+
 std::vector<Optimizer> optimizers() {
-  return {AdamW{.lr = 1e-2}, SGD{.lr = 1e-2, .momentum = 0.9}, Lion{.lr = 1e-3}};
+  return {AdamW{.lr = 1e-2},
+          SGD{.lr = 1e-2, .momentum = 0.9},
+          Lion{.lr = 1e-3},
+          Adam{.lr = 1e-2, .weight_decay = 0.1, .maximize = true},
+          AMSGrad{.lr = 1e-2, .decoupled_weight_decay = true},
+          NAdam{.lr = 1e-2},
+          RMSProp{.lr = 1e-3},
+          RMSPropMomentum{.lr = 1e-3, .momentum = 0.9},
+          CenteredRMSProp{.lr = 1e-3},
+          CenteredRMSPropMomentum{.lr = 1e-3, .momentum = 0.9}};
 }
 
 std::string to_string(const Resume& resume) {
@@ -103,7 +119,7 @@ std::vector<Resume> all_cases() {
   for (const StrategyName before : all_strategies)
     for (const StrategyName after : all_strategies)
       for (const PrecisionName precision : all_precisions)
-        for (int optimizer = 0; optimizer < 3; ++optimizer)
+        for (int optimizer = 0; optimizer < common_optimizers; ++optimizer)
           for (const int from : worlds)
             for (const int to : worlds)
               cases.push_back({before, after, precision, optimizer, from, to});
@@ -126,6 +142,16 @@ TEST_CASE("resuming under any strategy and world size leaves the state of an unb
 TEST_CASE("every precision resumes at an equal world size under another strategy") {
   for (const PrecisionName precision : all_precisions)
     check({StrategyName::FullShard, StrategyName::ShardOptimizer, precision, 0, 4, 4});
+}
+
+TEST_CASE("every optimizer resumes with all of its states and the number of its update") {
+  const auto all = static_cast<int>(optimizers().size());
+  for (int optimizer = common_optimizers; optimizer < all; ++optimizer) {
+    check({StrategyName::FullShard, StrategyName::ShardGradOp, PrecisionName::Fp32, optimizer, 2,
+           4});
+    check({StrategyName::ShardOptimizer, StrategyName::FullShard,
+           PrecisionName::Bf16StochasticState, optimizer, 3, 3});
+  }
 }
 
 TEST_CASE("SGD's first update stays the first: momentum is not started again") {

@@ -1,4 +1,7 @@
 // One hash: what must not change a bit of the parameters, the states and the norm.
+#include <flatshard/ops/nadam.hpp>
+#include <flatshard/ops/rmsprop.hpp>
+
 #include <doctest/doctest.h>
 
 #include <optional>
@@ -285,7 +288,8 @@ TEST_CASE("a step in backward updates unused modules too, the same as the step w
 TEST_CASE("other optimizers: one hash over strategies and world sizes") {
   const std::vector<Optimizer> optimizers{
       SGD{.lr = 0.05, .momentum = 0.9, .weight_decay = 0.01, .nesterov = true},
-      Lion{.lr = 0.01, .weight_decay = 0.1}};
+      Lion{.lr = 0.01, .weight_decay = 0.1}, NAdam{.lr = 0.01, .weight_decay = 0.1},
+      CenteredRMSPropMomentum{.lr = 0.01, .weight_decay = 0.1, .momentum = 0.5}};
   for (const Optimizer& optimizer : optimizers) {
     Same same;
     for (const int world : {1, 2, 4})
