@@ -1,5 +1,6 @@
 """How these tests start Open MPI: as any user, on few cores, never for longer than a limit."""
 import os
+import pathlib
 import re
 import shutil
 import signal
@@ -47,8 +48,24 @@ def mpirun():
     return program
 
 
+def children_of(parent):
+    """Processes below a process, by their ids."""
+    below, found, todo = {}, [], [parent]
+    for status in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            its_parent = int(status.read_text().rsplit(")", 1)[1].split()[1])
+        except OSError:
+            continue  # gone meanwhile
+        below.setdefault(its_parent, []).append(int(status.parent.name))
+    while todo:
+        here = below.get(todo.pop(), [])
+        found += here
+        todo += here
+    return found
+
+
 class Job:
-    """A job of mpirun in a process group of its own, which dies with it."""
+    """A job of mpirun, which dies with it."""
 
     def __init__(self, command, variables=None):
         self.lines = []
@@ -69,14 +86,17 @@ class Job:
         return self
 
     def __exit__(self, *_):
-        self.signal(signal.SIGKILL)
-        self.process.wait()
+        self.kill()
 
-    def signal(self, number):
-        try:
-            os.killpg(self.process.pid, number)
-        except ProcessLookupError:
-            pass
+    def kill(self):
+        """Ends mpirun and, since it leads them into process groups of their own, its ranks."""
+        everybody = [self.process.pid, *children_of(self.process.pid)]
+        for process in everybody:
+            try:
+                os.kill(process, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        self.process.wait()
 
     def wait_for(self, holds, limit):
         """Whether holds() comes true in time, or the job ends meanwhile."""
@@ -94,11 +114,7 @@ class Job:
         try:
             status = self.process.wait(limit)
         except subprocess.TimeoutExpired:
-            self.signal(signal.SIGTERM)  # mpirun ends its ranks on this
-            try:
-                self.process.wait(10)
-            except subprocess.TimeoutExpired:
-                self.signal(signal.SIGKILL)
+            self.kill()
         self.reader.join(5)
         return status, self.output
 
