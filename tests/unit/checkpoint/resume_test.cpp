@@ -147,8 +147,8 @@ TEST_CASE("every precision resumes at an equal world size under another strategy
 TEST_CASE("every optimizer resumes with all of its states and the number of its update") {
   const auto all = static_cast<int>(optimizers().size());
   for (int optimizer = common_optimizers; optimizer < all; ++optimizer) {
-    check({StrategyName::FullShard, StrategyName::ShardGradOp, PrecisionName::Fp32, optimizer, 2,
-           4});
+    check(
+        {StrategyName::FullShard, StrategyName::ShardGradOp, PrecisionName::Fp32, optimizer, 2, 4});
     check({StrategyName::ShardOptimizer, StrategyName::FullShard,
            PrecisionName::Bf16StochasticState, optimizer, 3, 3});
   }
