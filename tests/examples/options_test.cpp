@@ -178,7 +178,7 @@ TEST_CASE("every name that --list prints is taken, and means what it says") {
     if (option == "--offload") CHECK((o.offload == flatshard::OffloadTraits{}) == (name == "none"));
     ++names;
   }
-  CHECK(names == 7 + 8 + 4 + 4 + 2 + 3 + 4 + 3 + 3 + 3 + 2 + 2);
+  CHECK(names == 7 + 8 + 4 + 8 + 2 + 3 + 4 + 3 + 3 + 3 + 2 + 2);
 }
 
 TEST_CASE("what cannot be meant is refused in one sentence") {
