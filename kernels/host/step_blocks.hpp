@@ -1,6 +1,6 @@
 // The step of a functor for every row by one loop per arithmetic: a block of elements is widened
 // into the level-1 cache, updated there, and rounded once to what is stored. The bits are those of
-// a loop for each row, which takes eight times as long to compile. Part of step_kernels.cpp,
+// a loop for each row, which takes four times as long to compile. Part of step_kernels.cpp,
 // compiled once per instruction set.
 #pragma once
 
