@@ -6,7 +6,7 @@
 namespace train_gpt {
 namespace {
 
-constexpr std::size_t root_module = 0, block_module = 1;
+constexpr std::size_t root_index = 0, block_index = 1;
 
 /// Number of elements of each parameter of the root and of one block.
 std::vector<std::vector<std::int64_t>> parameter_sizes(const ModelShape& shape) {
@@ -102,7 +102,7 @@ void Model<Compute>::linear_backward(Real* dx, Real* dweight, Real* dbias, const
 
 template <class Compute>
 void Model<Compute>::embed_forward(const RootWeights& weights, const TokenBatch& batch) {
-  const RootTensors<const Real> w = widened(weights, root_module);
+  const RootTensors<const Real> w = widened(weights, root_index);
   const std::int64_t c = shape_.width;
   Real* out = residual_after(-1);
   for (std::int64_t r = 0; r < rows(); ++r)
@@ -149,7 +149,7 @@ void Model<Compute>::attention_backward(const Activations& a, Real* dqkv, const 
 template <class Compute>
 void Model<Compute>::block_forward(std::int64_t layer, const BlockWeights& weights) {
   using enum BlockTensor;
-  const Weights w = widened(weights, block_module);
+  const Weights w = widened(weights, block_index);
   const Activations& a = workspace_.block(layer);
   const std::int64_t c = shape_.width, n = rows();
   Real* branch = workspace_.shared().narrow;
@@ -172,7 +172,7 @@ void Model<Compute>::block_forward(std::int64_t layer, const BlockWeights& weigh
 template <class Compute>
 void Model<Compute>::head_forward(const RootWeights& weights, const TokenBatch& batch,
                                   const float* gradient_scale) {
-  const RootTensors<const Real> w = widened(weights, root_module);
+  const RootTensors<const Real> w = widened(weights, root_index);
   const Shared<Real>& s = workspace_.shared();
   const double tokens = static_cast<double>(rows());
   kernels_->layernorm_forward(s.ln_f, s.ln_f_mean, s.ln_f_rstd, s.final_input,
@@ -187,8 +187,8 @@ void Model<Compute>::head_forward(const RootWeights& weights, const TokenBatch& 
 template <class Compute>
 void Model<Compute>::head_backward(const RootWeights& weights, const RootGradients& gradients) {
   using enum RootTensor;
-  const RootTensors<const Real> w = widened(weights, root_module);
-  const RootTensors<Real> g = real_gradients(gradients, root_module);
+  const RootTensors<const Real> w = widened(weights, root_index);
+  const RootTensors<Real> g = real_gradients(gradients, root_index);
   const Shared<Real>& s = workspace_.shared();
   const std::int64_t c = shape_.width;
   Real* const dhead = shape_.untied_head ? g[head] : s.dwte;
@@ -219,8 +219,8 @@ template <class Compute>
 void Model<Compute>::block_backward(std::int64_t layer, const BlockWeights& weights,
                                     const BlockGradients& gradients) {
   using enum BlockTensor;
-  const Weights w = widened(weights, block_module);
-  const Gradients g = real_gradients(gradients, block_module);
+  const Weights w = widened(weights, block_index);
+  const Gradients g = real_gradients(gradients, block_index);
   const Activations& a = workspace_.block(layer);
   const Shared<Real>& s = workspace_.shared();
   const std::int64_t c = shape_.width, n = rows();
@@ -233,13 +233,13 @@ void Model<Compute>::block_backward(std::int64_t layer, const BlockWeights& weig
   kernels_->layernorm_backward(s.gradient, g[ln_1_weight], g[ln_1_bias], s.narrow, a.input,
                                a.ln_1_mean, a.ln_1_rstd, w[ln_1_weight], n, c);
   for (std::size_t i = 0; i < block_tensor_count; ++i)
-    store(gradients.pointer[i], g.pointer[i], numel_[block_module][i]);
+    store(gradients.pointer[i], g.pointer[i], numel_[block_index][i]);
 }
 
 template <class Compute>
 void Model<Compute>::embed_backward(const RootGradients& gradients, const TokenBatch& batch) {
   using enum RootTensor;
-  const RootTensors<Real> g = real_gradients(gradients, root_module);
+  const RootTensors<Real> g = real_gradients(gradients, root_index);
   const Shared<Real>& s = workspace_.shared();
   const std::int64_t c = shape_.width, t = shape_.context;
   std::fill_n(g[wpe], t * c, Real(0));

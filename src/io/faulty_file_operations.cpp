@@ -4,7 +4,7 @@
 
 namespace flatshard {
 namespace {
-using Kind = FileFaults::Kind;
+using FaultKind = FileFaults::Kind;
 }
 
 std::int64_t FaultyFileOperations::operations() const {
@@ -33,7 +33,7 @@ bool FaultyFileOperations::goes_wrong(const char* operation) {
 
 template <class Call>
 int FaultyFileOperations::count(const char* operation, Call call) {
-  if (goes_wrong(operation) && faults_.kind != Kind::ShortCount) return -faults_.code;
+  if (goes_wrong(operation) && faults_.kind != FaultKind::ShortCount) return -faults_.code;
   return call();
 }
 
@@ -52,24 +52,24 @@ int FaultyFileOperations::reopen_past_cache(int file) {
 
 // A close that fails closes nevertheless, as it does on Linux.
 int FaultyFileOperations::close(int file) {
-  const bool fails = goes_wrong("close") && faults_.kind != Kind::ShortCount;
+  const bool fails = goes_wrong("close") && faults_.kind != FaultKind::ShortCount;
   const int result = inner_.close(file);
   return fails ? -faults_.code : result;
 }
 
 std::int64_t FaultyFileOperations::pread(int file, void* data, std::size_t bytes, Bytes offset) {
   if (!goes_wrong("pread")) return inner_.pread(file, data, bytes, offset);
-  if (faults_.kind != Kind::ShortCount) return -faults_.code;
+  if (faults_.kind != FaultKind::ShortCount) return -faults_.code;
   return inner_.pread(file, data, std::max<std::size_t>(bytes / 2, 1), offset);
 }
 
 std::int64_t FaultyFileOperations::pwrite(int file, const void* data, std::size_t bytes,
                                           Bytes offset) {
   if (!goes_wrong("pwrite")) return inner_.pwrite(file, data, bytes, offset);
-  if (faults_.kind == Kind::Error) return -faults_.code;
+  if (faults_.kind == FaultKind::Error) return -faults_.code;
   const std::int64_t written =
       inner_.pwrite(file, data, std::max<std::size_t>(bytes / 2, 1), offset);
-  return faults_.kind == Kind::PartialError ? -faults_.code : written;
+  return faults_.kind == FaultKind::PartialError ? -faults_.code : written;
 }
 
 int FaultyFileOperations::fallocate(int file, Bytes offset, Bytes bytes) {
@@ -81,7 +81,7 @@ int FaultyFileOperations::ftruncate(int file, Bytes bytes) {
 }
 
 int FaultyFileOperations::fsync(int file) {
-  if (!goes_wrong("fsync") || faults_.kind == Kind::ShortCount) return inner_.fsync(file);
+  if (!goes_wrong("fsync") || faults_.kind == FaultKind::ShortCount) return inner_.fsync(file);
   if (faults_.at_failed_fsync) faults_.at_failed_fsync(file);
   return -faults_.code;
 }
@@ -124,7 +124,7 @@ int FaultyFileOperations::list(int folder, std::vector<FolderEntry>& entries) {
 }
 
 std::int64_t FaultyFileOperations::free_bytes(int file) {
-  if (goes_wrong("free_bytes") && faults_.kind != Kind::ShortCount) return -faults_.code;
+  if (goes_wrong("free_bytes") && faults_.kind != FaultKind::ShortCount) return -faults_.code;
   return inner_.free_bytes(file);
 }
 

@@ -14,9 +14,9 @@ using Json = nlohmann::json;
 constexpr std::size_t most_levels = 100;
 
 /// Builds a Value from the events of the parser.
-class Builder {
+class ValueBuilder {
  public:
-  explicit Builder(const std::string& source) : source_(source) { open_.push_back(&root_); }
+  explicit ValueBuilder(const std::string& source) : source_(source) { open_.push_back(&root_); }
 
   bool null() { return put(Value()); }
   bool boolean(bool value) { return put(value); }
@@ -181,7 +181,7 @@ std::string to_string(const Value& value) { return dump(value, false); }
 std::string write_json(const Value& value) { return dump(value, true) + "\n"; }
 
 Value parse_json(std::string_view text, const std::string& source) {
-  Builder builder(source);
+  ValueBuilder builder(source);
   Json::sax_parse(text.begin(), text.end(), &builder);
   return builder.take();
 }
