@@ -8,7 +8,7 @@ budgets=()
 export CCACHE_DISABLE=1 # a build time that is measured is not one that was remembered
 export ASAN_OPTIONS=detect_stack_use_after_return=1:strict_init_order=1
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
-export TSAN_OPTIONS=second_deadlock_stack=1
+export TSAN_OPTIONS="second_deadlock_stack=1 suppressions=$PWD/tests/sanitizers/thread.txt"
 
 undefined_flags="-fsanitize=float-cast-overflow,integer -fno-sanitize-recover=all"
 undefined_flags+=" -fsanitize-ignorelist=$PWD/tests/sanitizers/ignorelist.txt"
