@@ -216,8 +216,7 @@ TEST_CASE("hints are only advice") {
   const ScratchFolder scratch;
   File file = File::create(scratch / "x");
   file.write(0, std::vector<std::byte>(10000, std::byte{3}));
-  for (const FileHint hint :
-       {FileHint::StartWriteback, FileHint::Sequential, FileHint::DontNeed}) {
+  for (const FileHint hint : {FileHint::StartWriteback, FileHint::Sequential, FileHint::DontNeed}) {
     file.hint(hint);
     CHECK(posix_file_operations().hint(file.descriptor(), hint, 0, 10000) == 0);
   }
