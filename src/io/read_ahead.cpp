@@ -11,7 +11,8 @@
 namespace flatshard {
 namespace {
 
-constexpr int most_tries = 10000;
+constexpr int most_tries = 10000;     // interruptions in a row
+constexpr int most_short_reads = 50;  // in a row that come no further
 constexpr Bytes longest_range = Bytes{1} << 30;
 
 Bytes whole_blocks_below(Bytes bytes) { return bytes / ReadAhead::block * ReadAhead::block; }
@@ -97,15 +98,16 @@ void ReadAhead::take_results() {
 }
 
 /// A read goes on where a whole block ended: past the cache it may begin nowhere else. One that
-/// comes no further than the one before it has met the end of the file.
+/// moves nothing, or often in a row comes no further, has met the end of the file.
 void ReadAhead::take(Slot& slot, std::int64_t moved) {
   const bool again = moved == -EINTR || moved == -EAGAIN;
   slot.code = moved < 0 ? static_cast<int>(-moved) : 0;
   const Bytes reached = slot.done + std::max<std::int64_t>(moved, 0);
-  const bool goes_on = again ? ++slot.interruptions < most_tries : reached > slot.reached;
+  slot.interruptions = reached > slot.reached ? 0 : slot.interruptions + 1;
   slot.reached = std::max(slot.reached, reached);
+  const int most = again ? most_tries : most_short_reads;
+  const bool goes_on = (again || moved > 0) && slot.interruptions < most;
   if (slot.reached >= slot.needed || !goes_on) return;
-  if (!again) slot.interruptions = 0;
   slot.done = whole_blocks_below(slot.reached);
   submit(slot);
 }

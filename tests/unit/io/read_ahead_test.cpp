@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <cerrno>
 
 #include "io_cases.hpp"
@@ -56,7 +57,34 @@ struct Case {
   std::vector<File> files;
 };
 
+/// Every other read says that it moved an odd part of what it moved, as a real one may.
+class OddReads final : public FaultyFileOperations {
+ public:
+  OddReads() : FaultyFileOperations(posix_file_operations(), {}) {}
+  std::int64_t pread(int file, void* data, std::size_t bytes, Bytes offset) override {
+    const std::int64_t moved = FaultyFileOperations::pread(file, data, bytes, offset);
+    return reads_++ % 2 == 0 && moved > 2 ? (moved / 2) | 1 : moved;
+  }
+
+ private:
+  std::atomic<int> reads_{0};
+};
+
 }  // namespace
+
+TEST_CASE("a read that ends inside a block goes on where the block began") {
+  auto random = flatshard_test::generator();
+  OddReads odd;
+  Case files(random);
+  files.open(odd);
+  std::vector<FileRange> ranges(40);
+  for (FileRange& range : ranges) range = files.random_range(random);
+  for (const bool page_cache : {false, true}) {
+    HostMemory memory;
+    ReadAhead ahead(ranges, memory, {.page_cache = page_cache, .operations = &odd});
+    for (const FileRange& range : ranges) files.check(ahead, range);
+  }
+}
 
 TEST_CASE("ranges come in order with the file's bytes, by every way and depth") {
   auto random = flatshard_test::generator();
