@@ -64,9 +64,6 @@ tests() {
     check test_train_gpt_run "${TEST_LIMIT:-300}" python3 tests/gpu/train_gpt_run_test.py "$BUILD/examples/train_gpt"
   [ -n "${TESTS:-}" ] || [ ! -x "$BUILD/examples/custom_optimizer" ] ||
     check test_custom_optimizer "${TEST_LIMIT:-300}" "$BUILD/examples/custom_optimizer"
-  if [ -z "${TESTS:-}" ] && [ -x "$BUILD/examples/train_gpt" ]; then
-    check test_train_gpt_run 300 python3 tests/gpu/train_gpt_run_test.py "$BUILD/examples/train_gpt"
-  fi
 }
 
 sanitizer() {
