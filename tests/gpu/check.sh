@@ -6,15 +6,18 @@
 #
 # OUT: folder of the logs (build-gpu/out); ARCH: sm_90; BUILD: build-gpu/all; TESTS: names of
 # tests/gpu/meson.build (all); SANITIZED: those that the sanitizers run (the short ones).
-# Last line: N passed, N failed.
+# JOBS: tests of one GPU and sanitizers at once (1). Last line: N passed, N failed.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 BUILD=${BUILD:-build-gpu/all}
 OUT=${OUT:-build-gpu/out}
 mkdir -p "$OUT"
 export NCCL_NVLS_ENABLE=0 # multicast needs rights that a test should not ask for
+GPUS=$(nvidia-smi --list-gpus 2>/dev/null | grep -c .)
+[ "$GPUS" -gt 0 ] || GPUS=1
 passed=0
 failed=0
+turn=0
 
 # check NAME SECONDS COMMAND...: its output goes to $OUT/NAME.log.
 check() {
@@ -55,14 +58,43 @@ programs() {
   done
 }
 
+# in_pool CHECK's arguments...: beside others, at most JOBS at once, on the GPUs by turns.
+in_pool() {
+  while [ "$(jobs -rp | wc -l)" -ge "${JOBS:-1}" ]; do wait -n; done
+  turn=$(((turn + 1) % GPUS))
+  (
+    export CUDA_VISIBLE_DEVICES=$turn
+    passed=0 failed=0
+    check "$@"
+    echo "$passed $failed" >"$OUT/counts.$BASHPID"
+  ) &
+}
+
+# Waits for the pool and counts what it did.
+pool_ended() {
+  local counts more fewer
+  wait
+  for counts in "$OUT"/counts.*; do
+    [ -f "$counts" ] || continue
+    read -r more fewer <"$counts"
+    passed=$((passed + more)) failed=$((failed + fewer))
+    rm "$counts"
+  done
+}
+
 tests() {
   local name
   for name in $(programs "${TESTS:-}"); do
-    check "test_$name" "${TEST_LIMIT:-300}" "$BUILD/tests/gpu/gpu_$name"
+    [[ $name == nccl* ]] || in_pool "test_$name" "${TEST_LIMIT:-300}" "$BUILD/tests/gpu/gpu_$name"
   done
-  [ -n "${TESTS:-}" ] || [ ! -x "$BUILD/examples/train_gpt" ] ||
+  pool_ended
+  for name in $(programs "${TESTS:-}"); do
+    [[ $name != nccl* ]] || check "test_$name" "${TEST_LIMIT:-300}" "$BUILD/tests/gpu/gpu_$name"
+  done
+  [ -z "${TESTS:-}" ] || return
+  [ ! -x "$BUILD/examples/train_gpt" ] ||
     check test_train_gpt_run "${TEST_LIMIT:-300}" python3 tests/gpu/train_gpt_run_test.py "$BUILD/examples/train_gpt"
-  [ -n "${TESTS:-}" ] || [ ! -x "$BUILD/examples/custom_optimizer" ] ||
+  [ ! -x "$BUILD/examples/custom_optimizer" ] ||
     check test_custom_optimizer "${TEST_LIMIT:-300}" "$BUILD/examples/custom_optimizer"
 }
 
@@ -71,12 +103,13 @@ sanitizer() {
   command -v compute-sanitizer >/dev/null || { echo "skipped  sanitizer: there is no compute-sanitizer"; return; }
   for name in $(programs "${SANITIZED:-kernels_control kernels_sum kernels_copy engine}"); do
     local cases=()
-    [ "$name" != engine ] || cases=('-tc=*assignment*,*other optimizers*') # the rest takes minutes there
+    [ "$name" != engine ] || cases=("-tc=${ENGINE_CASES:-*assignment*,*other optimizers*}") # the rest takes minutes there
     for tool in memcheck racecheck initcheck synccheck; do
-      check "${tool}_$name" "${SANITIZER_LIMIT:-120}" compute-sanitizer --tool "$tool" --error-exitcode 1 \
+      in_pool "${tool}_$name" "${SANITIZER_LIMIT:-120}" compute-sanitizer --tool "$tool" --error-exitcode 1 \
         "$BUILD/tests/gpu/gpu_$name" "${cases[@]}"
     done
   done
+  pool_ended
 }
 
 bench() {

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Training runs on a GPU as a user starts them: train_gpt_run_test.py TRAIN_GPT
 
-In fp32 one GPU follows the host's losses; equal options give equal bits; 16-bit precisions learn;
-refusals are one sentence. Ends with 77 where there is no GPU.
+In fp32 one GPU follows the host's losses; equal options give equal bits; two GPUs give one hash for
+every strategy; 16-bit precisions learn; refusals are one sentence. Ends with 77 where there is no GPU.
 """
 import json
 import subprocess
@@ -11,6 +11,8 @@ import tempfile
 from pathlib import Path
 
 STEPS, TOLERANCE = 20, 1e-4
+STRATEGIES = ["no_shard", "shard_optimizer", "shard_grad_op", "full_shard", "hybrid_shard",
+              "hybrid_shard_grad_op", "full_shard_secondary"]
 TEXT = ["--data", str(Path(__file__).resolve().parents[2] / "LICENSE")]
 
 
@@ -42,6 +44,18 @@ def check_refusals(program):
               f"{options}: {done.returncode} {done.stderr}")
 
 
+def check_strategies(program):
+    """At two ranks a sum has one order: one params_hash, run to run."""
+    hashes = {}
+    for strategy in STRATEGIES:
+        for _ in range(2):
+            _, found, _ = losses(program, "--device", "cuda", "--ranks", "2", "--strategy", strategy,
+                                 "--clip", "1", "--accumulate", "2", *TEXT)
+            hashes.setdefault(found, []).append(strategy)
+    print(f"seven strategies on two GPUs, twice each: {hashes}")
+    check(len(hashes) == 1, "strategies differ on two GPUs")
+
+
 def main():
     program = sys.argv[1]
     probe = start(program, "--device", "cuda", steps=1)
@@ -59,6 +73,10 @@ def main():
         check(last["peak_device_bytes"] > 0 and "mfu" in last, "metrics of the device are missing")
         _, again, _ = losses(program, "--device", "cuda", *model)
         check(first == again, "two runs of equal options differ")
+    if start(program, "--device", "cuda", "--ranks", "2", steps=1).returncode == 0:
+        check_strategies(program)
+    else:
+        print("one GPU only: strategies on two GPUs are not compared")
     for precision in ("bf16_mixed", "fp16_mixed", "bf16"):
         gpu, _, _ = losses(program, "--device", "cuda", *TEXT, "--precision", precision,
                            "--lr", "3e-3")
