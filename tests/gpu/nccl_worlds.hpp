@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "random.hpp"
 #include "staged_communicator.hpp"
 #include "worlds.hpp"
 
@@ -23,7 +24,8 @@ inline int most_ranks() { return std::min(cuda_device_count(), 4); }
 /// Ranks over NCCL that stay for many jobs: making a communicator takes long.
 class StandingWorld {
  public:
-  explicit StandingWorld(int size) : size_(size), world_(size, {.patience = 10s}) {
+  explicit StandingWorld(int size)
+      : size_(size), world_(size, {.patience = flatshard_test::short_run() ? 200s : 10s}) {
     thread_ = std::thread([this] {
       failure_ = message_of([this] { world_.run([this](Communicator& comm) { serve(comm); }); });
       over_.store(true);

@@ -96,7 +96,8 @@ TEST_CASE_TEMPLATE("attention is what it is by definition", T, float, Bf16, Half
   auto random = flatshard_test::generator(21);
   for (const std::int64_t width : {32, 64, 128})
     for (const std::int64_t context : {1, 2, 63, 64, 65, 128, 200})
-      check<T>({2, context, context < 100 ? 3 : 1, width}, random);
+      if (!flatshard_test::short_run() || context == 65)
+        check<T>({2, context, context < 100 ? 3 : 1, width}, random);
 }
 
 TEST_CASE_TEMPLATE("heads that no tensor core takes", T, float, Bf16, Half) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdlib>
 #include <random>
 
 namespace flatshard_test {
@@ -13,5 +14,9 @@ std::uint64_t seed();
 inline std::mt19937_64 generator(std::uint64_t stream = 0) {
   return std::mt19937_64{seed() + stream * 0x9e3779b97f4a7c15};
 }
+
+/// FLATSHARD_TEST_SHORT is set: every code path, but fewer sizes, for tools that slow a test down a
+/// hundred times.
+inline bool short_run() { return std::getenv("FLATSHARD_TEST_SHORT") != nullptr; }
 
 }  // namespace flatshard_test
