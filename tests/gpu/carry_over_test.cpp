@@ -8,6 +8,7 @@
 
 #include <atomic>
 
+#include "random.hpp"
 #include "shared_device_world.hpp"
 #include "training.hpp"
 
