@@ -17,7 +17,7 @@ struct CudaDevice::Parts {};
 
 int cuda_device_count() noexcept { return 0; }
 
-CudaDevice::CudaDevice(int) { throw_absent(); }
+CudaDevice::CudaDevice(int, const CudaOptions&) { throw_absent(); }
 CudaDevice::~CudaDevice() = default;
 std::string_view CudaDevice::name() const { throw_absent(); }
 MemoryResource& CudaDevice::memory() { throw_absent(); }
@@ -27,6 +27,9 @@ std::unique_ptr<Stream> CudaDevice::make_stream() { throw_absent(); }
 std::unique_ptr<Stream> CudaDevice::make_compute_stream() { throw_absent(); }
 std::unique_ptr<Event> CudaDevice::make_event() { throw_absent(); }
 const KernelTable& CudaDevice::kernels() const { throw_absent(); }
+std::unique_ptr<Stream> CudaDevice::make_host_side_stream() { throw_absent(); }
+const KernelTable& CudaDevice::host_kernels() const { throw_absent(); }
+const CudaOptions& CudaDevice::options() const { throw_absent(); }
 int CudaDevice::ordinal() const { throw_absent(); }
 
 CudaGraph CudaGraph::capture(StreamRef, const std::function<void()>&) { throw_absent(); }

@@ -2,7 +2,9 @@
 #include <flatshard/core/cuda_device.hpp>
 #include <flatshard/core/error.hpp>
 
+#include <algorithm>
 #include <string>
+#include <thread>
 
 #include "cuda_device_parts.hpp"
 #include "cuda_stream.hpp"
@@ -32,6 +34,22 @@ int highest_priority(int ordinal) {
   return greatest;
 }
 
+bool is_pageable(const void* source) {
+  cudaPointerAttributes attributes{};
+  FLATSHARD_CHECK_CUDA(cudaPointerGetAttributes(&attributes, source));
+  return attributes.type == cudaMemoryTypeUnregistered;
+}
+
+/// Each device's share of the cores, but for the thread that issues the work.
+CudaOptions completed(CudaOptions options) {
+  FLATSHARD_EXPECTS(options.host_threads >= 0,
+                    fmt::format("host_threads is {}, not a count", options.host_threads));
+  if (options.host_threads > 0) return options;
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  options.host_threads = std::max(1, cores / std::max(1, cuda_device_count()) - 1);
+  return options;
+}
+
 }  // namespace
 
 int cuda_device_count() noexcept {
@@ -41,12 +59,14 @@ int cuda_device_count() noexcept {
   return error == cudaSuccess ? count : 0;
 }
 
-CudaDevice::Parts::Parts(int number)
+CudaDevice::Parts::Parts(int number, const CudaOptions& chosen)
     : ordinal(checked_ordinal(number)),
+      options(completed(chosen)),
       name(name_of_device(number)),
       priority(highest_priority(number)),
       memory(number),
-      pinned(number) {}
+      pinned(number),
+      counters(number) {}
 
 CudaDevice::~CudaDevice() = default;
 
@@ -55,20 +75,35 @@ MemoryResource& CudaDevice::memory() { return parts_->memory; }
 MemoryResource& CudaDevice::pinned() { return parts_->pinned; }
 const KernelTable& CudaDevice::kernels() const { return *parts_->kernels; }
 int CudaDevice::ordinal() const { return parts_->ordinal; }
+const CudaOptions& CudaDevice::options() const { return parts_->options; }
 
 void CudaDevice::copy(const void* source, void* destination, Bytes bytes, StreamRef stream) {
   if (bytes == 0 || source == destination) return;
   const auto native = static_cast<cudaStream_t>(cuda_stream(stream));
+  // The driver may take what is pageable at once, though a lane has yet to write it.
+  if (parts_->counters.in_use() && is_pageable(source)) stream->synchronize();
   FLATSHARD_CHECK_CUDA(cudaMemcpyAsync(destination, source, static_cast<std::size_t>(bytes),
                                        cudaMemcpyDefault, native));
 }
 
 std::unique_ptr<Stream> CudaDevice::make_stream() {
-  return std::make_unique<detail::CudaStream>(parts_->ordinal, parts_->priority);
+  auto stream = std::make_unique<detail::CudaStream>(parts_->ordinal, parts_->priority);
+  parts_->monitors->add(stream->monitors());
+  return stream;
 }
 
 std::unique_ptr<Stream> CudaDevice::make_compute_stream() {
   return std::make_unique<detail::CudaStream>(parts_->ordinal, 0);
+}
+
+std::unique_ptr<Stream> CudaDevice::make_host_side_stream() {
+  return std::make_unique<detail::DeviceLane>(std::make_shared<detail::CudaLink>(
+      parts_->ordinal, parts_->priority, parts_->counters, parts_->monitors));
+}
+
+const KernelTable& CudaDevice::host_kernels() const {
+  if (parts_->host_kernels == nullptr) parts_->host_kernels = parts_->make_host_kernels();
+  return *parts_->host_kernels;
 }
 
 std::unique_ptr<Event> CudaDevice::make_event() {

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <thread>
 
+#include "cuda_link.hpp"
+
 namespace flatshard::detail {
 
 using Clock = std::chrono::steady_clock;
@@ -29,6 +31,20 @@ void StreamMonitors::add(const std::shared_ptr<StreamMonitor>& monitor) {
 
 void StreamMonitors::poll(Clock::duration waited) const {
   for (const auto& monitor : monitors_) monitor->poll(waited);
+}
+
+void DeviceMonitors::add(const std::shared_ptr<const StreamMonitors>& of_stream) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(streams_, [](const auto& stream) { return stream.expired(); });
+  streams_.push_back(of_stream);
+}
+
+void DeviceMonitors::poll(Clock::duration waited) const {
+  std::unique_lock lock(mutex_);
+  const auto streams = streams_;
+  lock.unlock();
+  for (const auto& stream : streams)
+    if (const auto monitors = stream.lock()) monitors->poll(waited);
 }
 
 // Queries in a tight loop first, for waits of microseconds; monitors look at other processes, so
@@ -57,6 +73,10 @@ CudaEvent::CudaEvent(int ordinal) {
 CudaEvent::~CudaEvent() { ignore_cuda(cudaEventDestroy(event_)); }
 
 void CudaEvent::synchronize() {
+  if (lane_ != nullptr) {
+    const auto poll = [this](Clock::duration waited) { lane_->poll(waited); };
+    return wait_in_turns([this] { return lane_->has_departed(lane_target_); }, poll);
+  }
   if (monitors_ == nullptr || monitors_->empty()) {
     FLATSHARD_CHECK_CUDA(cudaEventSynchronize(event_));
     return;
@@ -66,6 +86,7 @@ void CudaEvent::synchronize() {
 }
 
 bool CudaEvent::is_complete() const {
+  if (lane_ != nullptr) return lane_->has_departed(lane_target_);
   const cudaError_t state = cudaEventQuery(event_);
   if (state == cudaErrorNotReady) return false;
   FLATSHARD_CHECK_CUDA(state);
@@ -87,14 +108,24 @@ void CudaStream::record(Event& event) {
   mark.monitors_ = monitors_;
   mark.recorder_ = stream_;
   mark.capture_ = capture();
+  mark.lane_ = nullptr;
 }
 
 void CudaStream::wait(Event& event) {
   const auto& mark = static_cast<const CudaEvent&>(event);
+  if (mark.lane_ != nullptr) return wait_for_lane(mark);
   const bool recorded_outside = mark.capture_ == 0 && capture() != 0;
   const bool graph_is_made = mark.capture_ != 0 && capture_of(mark.recorder_) != mark.capture_;
   if (recorded_outside || graph_is_made) return;
   FLATSHARD_CHECK_CUDA(cudaStreamWaitEvent(stream_, mark.event_, 0));
+}
+
+void CudaStream::wait_for_lane(const CudaEvent& mark) {
+  FLATSHARD_EXPECTS(capture() == 0,
+                    "a stream that is being captured into a graph cannot wait for work in host "
+                    "memory, because a graph runs without the host: use offload::None");
+  if (!mark.lane_->has_departed(mark.lane_target_))
+    mark.lane_->hold_back(stream_, mark.lane_target_);
 }
 
 unsigned long long CudaStream::capture() const { return capture_of(stream_); }

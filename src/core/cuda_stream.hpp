@@ -4,7 +4,9 @@
 #include <flatshard/core/stream.hpp>
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "cuda_check.hpp"
@@ -30,9 +32,24 @@ class StreamMonitors {
   std::vector<std::shared_ptr<StreamMonitor>> monitors_;
 };
 
+/// Those of all streams of one device. Thread-safe.
+class DeviceMonitors {
+ public:
+  void add(const std::shared_ptr<const StreamMonitors>& of_stream);
+  /// By the thread whose streams they are.
+  void poll(std::chrono::steady_clock::duration waited) const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<std::weak_ptr<const StreamMonitors>> streams_;
+};
+
 /// Blocks until `query` says cudaSuccess, polling the monitors; throws what either says.
 void wait_for_cuda(cudaError_t (*query)(void*), void* what, const StreamMonitors& monitors);
 
+class CudaLink;
+
+/// Recorded by a stream of the device or by the lane of its host.
 class CudaEvent final : public Event {
  public:
   explicit CudaEvent(int ordinal);
@@ -42,10 +59,13 @@ class CudaEvent final : public Event {
 
  private:
   friend class CudaStream;
+  friend class CudaLink;
   cudaEvent_t event_ = nullptr;
   std::shared_ptr<const StreamMonitors> monitors_;  // of the stream that recorded it last
   cudaStream_t recorder_ = nullptr;                 // that stream
   unsigned long long capture_ = 0;                  // in which graph it was recorded last; 0: none
+  std::shared_ptr<CudaLink> lane_;                  // the lane recorded it last; null: a stream
+  std::uint64_t lane_target_ = 0;                   // its number then
 };
 
 class CudaStream final : public Stream {
@@ -67,10 +87,13 @@ class CudaStream final : public Stream {
   cudaStream_t native() const { return stream_; }
   /// From now on whoever waits for this stream polls `monitor`. Allocates the first time.
   void watch(const std::shared_ptr<StreamMonitor>& monitor) { monitors_->add(monitor); }
+  const std::shared_ptr<StreamMonitors>& monitors() const { return monitors_; }
   /// The graph that this stream is being captured into; 0: none.
   unsigned long long capture() const;
 
  private:
+  void wait_for_lane(const CudaEvent& mark);
+
   cudaStream_t stream_ = nullptr;
   bool owned_ = true;
   std::shared_ptr<StreamMonitors> monitors_ = std::make_shared<StreamMonitors>();

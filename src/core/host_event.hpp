@@ -5,6 +5,7 @@
 #include <flatshard/core/stream.hpp>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -22,6 +23,10 @@ class Progress {
   }
   void wait(std::uint64_t target) {
     parking_.wait([&] { return reached(target); });
+  }
+  /// As wait, but gives up after `limit`; returns whether the target was reached.
+  bool wait_for(std::uint64_t target, std::chrono::steady_clock::duration limit) {
+    return parking_.wait_for(limit, [&] { return reached(target); });
   }
 
  private:

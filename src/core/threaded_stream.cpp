@@ -2,13 +2,21 @@
 
 #include <flatshard/core/error.hpp>
 
+#include <chrono>
 #include <string>
 #include <system_error>
 #include <utility>
 
 namespace flatshard::detail {
 
-ThreadedStream::ThreadedStream() {
+namespace {
+
+constexpr auto look_up_every = std::chrono::milliseconds(5);
+
+}  // namespace
+
+ThreadedStream::ThreadedStream(WhileWaiting while_waiting)
+    : while_waiting_(std::move(while_waiting)) {
   try {
     thread_ = std::thread([this] { work(); });
   } catch (const std::system_error& error) {
@@ -19,13 +27,14 @@ ThreadedStream::ThreadedStream() {
 
 ThreadedStream::~ThreadedStream() {
   push({}, true);
+  if (while_waiting_) wait_until_done(issued_.count() - 1);
   thread_.join();
 }
 
 void ThreadedStream::enqueue(Task task) {
   FLATSHARD_EXPECTS(task, "host stream: an empty task was enqueued");
   if (failed_.load()) {
-    done_->wait(issued_.count());
+    wait_until_done(issued_.count());
     skip(task, error_);
     rethrow_error();
   }
@@ -45,17 +54,24 @@ void ThreadedStream::check() {
 }
 
 void ThreadedStream::synchronize() {
-  done_->wait(issued_.count());
+  wait_until_done(issued_.count());
   if (failed_.load()) rethrow_error();
 }
 
 void ThreadedStream::push(Task task, bool always) {
   const std::uint64_t index = issued_.count();
-  if (index >= slots) done_->wait(index - slots + 1);
+  if (index >= slots) wait_until_done(index - slots + 1);
   Entry& entry = ring_[index % slots];
   entry.task = std::move(task);
   entry.always = always;
   issued_.advance();
+}
+
+void ThreadedStream::wait_until_done(std::uint64_t target) {
+  if (!while_waiting_) return done_->wait(target);
+  const auto start = std::chrono::steady_clock::now();
+  while (!done_->wait_for(target, look_up_every))
+    while_waiting_(std::chrono::steady_clock::now() - start);
 }
 
 void ThreadedStream::work() {
@@ -77,7 +93,7 @@ void ThreadedStream::execute(Entry& entry) {
     error = std::current_exception();
   }
   entry.task = Task{};
-  if (error == nullptr) return;
+  if (error == nullptr || failed_.load()) return;  // the first error is what is reported
   error_ = std::move(error);
   failed_.store(true);
 }

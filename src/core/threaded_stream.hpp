@@ -5,22 +5,31 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <thread>
+#include <utility>
 
 #include "host_event.hpp"
 
 namespace flatshard::detail {
 
+/// Called by the thread that waits for the worker, now and then; `waited` is how long it has. It
+/// must not throw.
+using WhileWaiting = std::function<void(std::chrono::steady_clock::duration waited)>;
+
 /// One issuing thread, one worker, a ring of task slots between them. Entry n lies in slot
 /// n % slots; it is issued when issued_ > n and done, its slot free, when done_ > n.
 class ThreadedStream final : public HostStream {
  public:
-  ThreadedStream();
+  explicit ThreadedStream(WhileWaiting while_waiting = {});
   ~ThreadedStream() override;
   void enqueue(Task task) override;
+  /// As enqueue, but the task runs whatever failed before it, and an earlier error is not reported.
+  void enqueue_always(Task task) { push(std::move(task), true); }
   void record(Event& event) override;
   void wait(Event& event) override;
   void check() override;
@@ -35,10 +44,12 @@ class ThreadedStream final : public HostStream {
   };
 
   void push(Task task, bool always);
+  void wait_until_done(std::uint64_t target);
   void work();
   void execute(Entry& entry);
   void rethrow_error();
 
+  WhileWaiting while_waiting_;
   std::array<Entry, slots> ring_;
   Progress issued_;
   std::shared_ptr<Progress> done_ = std::make_shared<Progress>();

@@ -13,12 +13,19 @@ namespace flatshard {
 /// CUDA devices that this process can use; 0 without a driver, a device, or CUDA in the build.
 int cuda_device_count() noexcept;
 
+/// How a CudaDevice works; nothing here changes a bit of any result.
+struct CudaOptions {
+  int host_threads = 0;  // per kernel call in host memory (offload), the calling one included; 0:
+                         // this device's share of the cores, but for one
+};
+
 /// One CUDA device. Thread-safety: as Device; the calling thread's current CUDA device is left as
 /// it was by every call. Destructors survive the unloading of the CUDA runtime at process exit.
 class CudaDevice final : public Device {
  public:
-  /// Throws UsageError when this process cannot use a device of that number.
-  explicit CudaDevice(int ordinal = 0);
+  /// Throws UsageError when this process cannot use a device of that number, and for fewer threads
+  /// than none.
+  explicit CudaDevice(int ordinal = 0, const CudaOptions& options = {});
   ~CudaDevice() override;
 
   DeviceKind kind() const override { return DeviceKind::Cuda; }
@@ -27,6 +34,8 @@ class CudaDevice final : public Device {
   MemoryResource& host_memory() override { return pinned(); }
   /// Page-locked host memory: whole pages, no more than the bytes asked for need.
   MemoryResource& pinned();
+  /// From pageable memory it blocks the host until the stream has come there; with offload, from
+  /// its beginning.
   void copy(const void* source, void* destination, Bytes bytes, StreamRef stream) override;
   /// A stream of the highest priority, for collectives and the step beside the user's kernels.
   std::unique_ptr<Stream> make_stream() override;
@@ -35,8 +44,14 @@ class CudaDevice final : public Device {
   std::unique_ptr<Stream> make_compute_stream() override;
   std::unique_ptr<Event> make_event() override;
   const KernelTable& kernels() const override;
+  /// A stream of host tasks with a thread of its own, which waits for this device's events, and for
+  /// which its streams wait, without blocking the thread that issues. A thread that waits for it
+  /// notices when the device fails. It cannot be part of a CudaGraph: UsageError.
+  std::unique_ptr<Stream> make_host_side_stream() override;
+  const KernelTable& host_kernels() const override;
 
-  int ordinal() const;  // its number, as CUDA counts
+  const CudaOptions& options() const;  // as they are used: host_threads is not 0
+  int ordinal() const;                 // its number, as CUDA counts
 
  private:
   struct Parts;
