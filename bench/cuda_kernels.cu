@@ -1,6 +1,10 @@
 // CUDA kernels against the best copy kernel of ours in the same process: casts, flatten, norm, sums
 // and optimizer steps. Usage: cuda_kernels_bench [--json] [--variants]
+#include <flatshard/ops/adam.hpp>
+#include <flatshard/ops/amsgrad.hpp>
+#include <flatshard/ops/nadam.hpp>
 #include <flatshard/ops/optimizer.hpp>
+#include <flatshard/ops/rmsprop.hpp>
 
 #include <cstring>
 #include <numeric>
@@ -172,6 +176,10 @@ void step_benches(CudaBench& bench, Report& report, const Size& size) {
   step_bench<SGD, Fp32>(bench, report, "sgd momentum fp32", size, SGD{.lr = 1e-4, .momentum = 0.9});
   step_bench<Lion, Fp32>(bench, report, "lion fp32", size, Lion{});
   step_bench<Adagrad, Fp32>(bench, report, "adagrad fp32", size, Adagrad{});
+  step_bench<Adam, Fp32>(bench, report, "adam fp32", size, Adam{});
+  step_bench<AMSGrad, Fp32>(bench, report, "amsgrad fp32", size, AMSGrad{});
+  step_bench<NAdam, Fp32>(bench, report, "nadam fp32", size, NAdam{});
+  step_bench<RMSProp, Fp32>(bench, report, "rmsprop fp32", size, RMSProp{});
 }
 
 void variants(CudaBench& bench, Report& report, const Size& size) {

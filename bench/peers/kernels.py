@@ -64,6 +64,18 @@ def adagrad(parameters):
     return torch.optim.Adagrad(parameters, lr=1e-2, foreach=True)
 
 
+def amsgrad(parameters):
+    return torch.optim.Adam(parameters, lr=1e-4, amsgrad=True, fused=True)
+
+
+def nadam(parameters):
+    return torch.optim.NAdam(parameters, lr=1e-4, foreach=True)
+
+
+def rmsprop(parameters):
+    return torch.optim.RMSprop(parameters, lr=1e-4, foreach=True)
+
+
 def cast_row(count, source, destination):
     a = tensors([count], source)[0]
     b = torch.empty(count, dtype=destination, device="cuda")
@@ -108,6 +120,9 @@ def rows():
         yield "adamw bf16", name, "fused", 14 * count, lambda: optimizer_row(adamw, [count], BF16)
         yield "sgd momentum fp32", name, "fused", 20 * count, lambda: optimizer_row(sgd, [count], FP32)
         yield "adagrad fp32", name, "foreach", 20 * count, lambda: optimizer_row(adagrad, [count], FP32)
+        yield "amsgrad fp32", name, "fused", 36 * count, lambda: optimizer_row(amsgrad, [count], FP32)
+        yield "nadam fp32", name, "foreach", 28 * count, lambda: optimizer_row(nadam, [count], FP32)
+        yield "rmsprop fp32", name, "foreach", 20 * count, lambda: optimizer_row(rmsprop, [count], FP32)
     # The lists: ours are stepped and measured as one flat buffer of as many elements.
     for name, counts in LISTS.items():
         total = sum(counts)
