@@ -17,6 +17,7 @@ class Buffer;
 class Device;
 class HostDevice;
 class CudaDevice;
+struct CudaOptions;
 enum class DeviceKind;
 enum class StreamForm;
 
