@@ -7,11 +7,16 @@
 #include <cstring>
 
 #include "../../src/core/cuda_stream.hpp"
+#include "../../src/core/cuda_values.hpp"
 #include "../../src/ops/cuda_kernels.hpp"
 #include "builtin_steps.hpp"
 
 namespace flatshard::cuda {
 namespace {
+
+using flatshard::detail::is_offloaded_pageable;
+
+constexpr std::size_t max_element_size = 8;  // bytes
 
 cudaStream_t native(StreamRef stream) { return flatshard::detail::as_cuda_stream(stream).native(); }
 
@@ -41,6 +46,11 @@ void CudaKernels::issue(const char* call, StreamRef stream, const Launch& launch
 
 void CudaKernels::zero(void* destination, Bytes bytes, StreamRef stream) const {
   if (bytes == 0) return;
+  if (is_offloaded_pageable(destination)) {
+    stream->synchronize();
+    std::memset(destination, 0, static_cast<std::size_t>(bytes));
+    return;
+  }
   issue("zero", stream, [&](cudaStream_t on) {
     FLATSHARD_CHECK_CUDA(cudaMemsetAsync(destination, 0, static_cast<std::size_t>(bytes), on));
   });
@@ -48,9 +58,37 @@ void CudaKernels::zero(void* destination, Bytes bytes, StreamRef stream) const {
 
 void CudaKernels::cast(const void* source, DType from, void* destination, DType to, Elements count,
                        StreamRef stream) const {
+  if (is_offloaded_pageable(source) || is_offloaded_pageable(destination))
+    return cast_pageable(source, from, destination, to, count, stream);
   issue("cast", stream, [&](cudaStream_t on) {
     launch_copy({source, destination, count, 0}, from, to, on);
   });
+}
+
+/// By way of the device, which does not see such memory; blocks the host. Outside of steps, or
+/// where the budget of pinned memory has ended.
+void CudaKernels::cast_pageable(const void* source, DType from, void* destination, DType to,
+                                Elements count, StreamRef stream) const {
+  constexpr Elements block = Elements{1} << 20;
+  stream->synchronize();
+  issue("cast", stream, [&](cudaStream_t on) {
+    const auto most = static_cast<std::size_t>(std::min(count, block));
+    void* staged = nullptr;
+    FLATSHARD_CHECK_CUDA(cudaMallocAsync(&staged, most * 2 * max_element_size, on));
+    void* cast = at(staged, static_cast<Bytes>(most * max_element_size));
+    for (Elements done = 0; done < count; done += block) {
+      const Elements part = std::min(block, count - done);
+      FLATSHARD_CHECK_CUDA(cudaMemcpyAsync(staged, at(source, done * size_of(from)),
+                                           static_cast<std::size_t>(part * size_of(from)),
+                                           cudaMemcpyDefault, on));
+      launch_copy({staged, cast, part, 0}, from, to, on);
+      FLATSHARD_CHECK_CUDA(cudaMemcpyAsync(at(destination, done * size_of(to)), cast,
+                                           static_cast<std::size_t>(part * size_of(to)),
+                                           cudaMemcpyDefault, on));
+    }
+    FLATSHARD_CHECK_CUDA(cudaFreeAsync(staged, on));
+  });
+  stream->synchronize();
 }
 
 void CudaKernels::add(const void* addend, DType addend_dtype, void* accumulator,

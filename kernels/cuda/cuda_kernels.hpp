@@ -46,6 +46,8 @@ class CudaKernels final : public KernelTable {
  private:
   template <class Launch>
   void issue(const char* call, StreamRef stream, const Launch& launch) const;
+  void cast_pageable(const void* source, DType from, void* destination, DType to, Elements count,
+                     StreamRef stream) const;
   void copy_pieces(DType from, DType to, cudaStream_t stream) const;
   void measure(NormForm form, const void* buffer, DType dtype, std::span<const NormNode> nodes,
                double* values, StreamRef stream) const;

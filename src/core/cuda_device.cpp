@@ -34,12 +34,6 @@ int highest_priority(int ordinal) {
   return greatest;
 }
 
-bool is_pageable(const void* source) {
-  cudaPointerAttributes attributes{};
-  FLATSHARD_CHECK_CUDA(cudaPointerGetAttributes(&attributes, source));
-  return attributes.type == cudaMemoryTypeUnregistered;
-}
-
 /// Each device's share of the cores, but for the thread that issues the work.
 CudaOptions completed(CudaOptions options) {
   FLATSHARD_EXPECTS(options.host_threads >= 0,
@@ -81,7 +75,7 @@ void CudaDevice::copy(const void* source, void* destination, Bytes bytes, Stream
   if (bytes == 0 || source == destination) return;
   const auto native = static_cast<cudaStream_t>(cuda_stream(stream));
   // The driver may take what is pageable at once, though a lane has yet to write it.
-  if (parts_->counters.in_use() && is_pageable(source)) stream->synchronize();
+  if (detail::is_offloaded_pageable(source)) stream->synchronize();
   FLATSHARD_CHECK_CUDA(cudaMemcpyAsync(destination, source, static_cast<std::size_t>(bytes),
                                        cudaMemcpyDefault, native));
 }

@@ -2,8 +2,13 @@
 
 #include <fmt/format.h>
 #include <flatshard/core/error.hpp>
+#include <flatshard/core/host_memory.hpp>
 
 #include <cstdlib>
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
 
 #include "cuda_check.hpp"
 
@@ -12,11 +17,25 @@ namespace flatshard::detail {
 namespace {
 
 constexpr Bytes page = 4096;                     // bytes
+constexpr std::size_t huge_page = 2 << 20;       // bytes
 constexpr Bytes address_space = Bytes{1} << 57;  // bytes: no processor has more
 
 /// At least one page, so that allocate(0) has an address of its own.
 std::size_t page_bytes(Bytes bytes) {
   return static_cast<std::size_t>(round_up(bytes > 0 ? bytes : 1, page));
+}
+
+/// Large ones ask the system for 2 MiB pages: fewer TLB misses where a step on the host streams
+/// them, and less to lock. Only a request.
+void* whole_pages(Bytes bytes) {
+  const std::size_t size = page_bytes(bytes);
+  if (bytes < HostMemory::huge_page_threshold) return std::aligned_alloc(page, size);
+  void* pointer = nullptr;
+  if (posix_memalign(&pointer, huge_page, size) != 0) return nullptr;
+#if defined(MADV_HUGEPAGE)
+  madvise(pointer, size / huge_page * huge_page, MADV_HUGEPAGE);
+#endif
+  return pointer;
 }
 
 [[noreturn]] void throw_memory_error(const char* kind, int ordinal, Bytes bytes, Bytes in_use,
@@ -80,7 +99,7 @@ void* PinnedMemory::kept(std::size_t bytes) {
 void* PinnedMemory::locked(Bytes bytes) const {
   const CudaDeviceGuard guard(ordinal_);
   const bool possible = bytes >= 0 && bytes < address_space;
-  void* pointer = possible ? std::aligned_alloc(page, page_bytes(bytes)) : nullptr;
+  void* pointer = possible ? whole_pages(bytes) : nullptr;
   cudaError_t error = cudaErrorMemoryAllocation;
   if (pointer != nullptr)
     error = cudaHostRegister(pointer, page_bytes(bytes), cudaHostRegisterPortable);

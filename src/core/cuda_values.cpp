@@ -13,6 +13,8 @@ namespace {
 constexpr std::size_t page_size = 4096;  // bytes
 constexpr std::size_t spacing = 64;      // bytes: a cache line each
 
+std::atomic<int> counters_in_use{0};  // of all devices
+
 using ValueCall = CUresult (*)(CUstream, CUdeviceptr, cuuint64_t, unsigned int);
 
 /// A function of the driver, found by name: the library is not linked with it.
@@ -58,14 +60,14 @@ PinnedCounter PinnedCounters::take() {
   if (free_.empty()) add_page();
   const PinnedCounter counter = free_.back();
   free_.pop_back();
-  ++taken_;
+  ++counters_in_use;
   return counter;
 }
 
 void PinnedCounters::give_back(PinnedCounter counter) noexcept {
   const std::lock_guard lock(mutex_);
   free_.push_back(counter);  // there is room: it was here
-  --taken_;
+  --counters_in_use;
 }
 
 void PinnedCounters::add_page() {
@@ -84,6 +86,13 @@ void PinnedCounters::add_page() {
   for (std::size_t at = 0; at < page_size; at += spacing)
     free_.push_back({::new (static_cast<std::byte*>(page) + at) std::atomic<std::uint64_t>(0),
                      reinterpret_cast<std::uint64_t>(on_device) + at});
+}
+
+bool is_offloaded_pageable(const void* memory) {
+  if (counters_in_use.load() == 0) return false;
+  cudaPointerAttributes attributes{};
+  FLATSHARD_CHECK_CUDA(cudaPointerGetAttributes(&attributes, memory));
+  return attributes.type == cudaMemoryTypeUnregistered;
 }
 
 void wait_for_value(cudaStream_t stream, int ordinal, PinnedCounter counter, std::uint64_t target) {

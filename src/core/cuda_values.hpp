@@ -29,17 +29,19 @@ class PinnedCounters {
   /// Throws MemoryError.
   PinnedCounter take();
   void give_back(PinnedCounter counter) noexcept;
-  bool in_use() const { return taken_.load() > 0; }
 
  private:
   void add_page();
 
   int ordinal_;
-  std::atomic<int> taken_ = 0;
   std::mutex mutex_;  // guards the rest
   std::vector<void*> pages_;
   std::vector<PinnedCounter> free_;
 };
+
+/// Host memory that no device sees: neither pinned nor managed. Asks the driver, but only while the
+/// process has counters in use: else nothing of this library's is there.
+bool is_offloaded_pageable(const void* memory);
 
 /// Work that `stream`, of device `ordinal`, is given later starts once the number is at least
 /// `target`.

@@ -13,9 +13,8 @@ void DeviceLane::record(Event& event) {
   const std::uint64_t target = ++marks_;
   link_->mark(event, target);
   thread_.enqueue_always([this, target] {
-    // Also what kernels wrote past the cache must be there before the number is.
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-    link_->departures().store(target);
+    // Sequentially consistent: also what kernels wrote past the cache is there before the number.
+    link_->departures().store(target, std::memory_order_seq_cst);
   });
 }
 
