@@ -101,12 +101,12 @@ void validate_sharding(const Options& o) {
 
 void validate_device(const Options& o) {
   if (o.device == Place::host) return;
-  require(o.offload == flatshard::OffloadTraits{},
-          "--offload from a GPU is not built in this version, so it needs --device host");
   require(o.precision != Precision::fp64,
           "--device cuda computes in fp32, bf16 or fp16, so --precision fp64 needs --device host");
-  require(o.stream == StreamForm::inline_ && o.threads == 1,
-          "--stream and --threads are of host kernels and mean nothing to --device cuda");
+  const bool offloads = o.offload != flatshard::OffloadTraits{};
+  require(o.stream == StreamForm::inline_ && (o.threads == 1 || offloads),
+          "--stream and, without --offload, --threads are of host kernels and mean nothing to "
+          "--device cuda");
 }
 
 void validate_files(const Options& o) {

@@ -38,12 +38,10 @@ StepFunctions functions_for(DeviceKind device, const Plan& plan, const Optimizer
   return optimizer.host_step(row);
 }
 
-void check_offload(const Plan& plan, const Options& options, DeviceKind device) {
+void check_offload(const Plan& plan, const Options& options) {
   if (plan.request.offload == OffloadTraits{}) return;
   FLATSHARD_EXPECTS(!options.capturable,
                     "capturable: what rests off the device cannot be part of a captured step");
-  FLATSHARD_EXPECTS(device == DeviceKind::Host,
-                    "offload from a CUDA device is not built in this version: use offload::None");
   FLATSHARD_EXPECTS(
       options.pinned_budget >= 0,
       fmt::format("pinned_budget is {}, not a count of bytes", options.pinned_budget));
@@ -69,7 +67,7 @@ void check_step_in_backward(const Plan& plan, const Options& options) {
 void check_step(const Plan& plan, const Optimizer& optimizer, const Options& options,
                 DeviceKind device) {
   check_step_in_backward(plan, options);
-  check_offload(plan, options, device);
+  check_offload(plan, options);
   settings_of(plan, options);
   scaler_of(plan.request.precision.loss_scaling, options.loss_scale);
   for (const GroupOptions& group : options.groups) optimizer.adjusted(group);

@@ -36,7 +36,8 @@ template <class Compute>
 void run_on_devices(const Options& options, const Setup& setup, const TrainerType<Compute>& type,
                     const Corpus& corpus, Reporter* reporter) {
   if (options.ranks == 1 && !options.launched) {
-    flatshard::CudaDevice device(0);
+    // One thread is what --threads says by itself: then the device takes what is its share.
+    flatshard::CudaDevice device(0, {.host_threads = options.threads > 1 ? options.threads : 0});
     flatshard::Solo communicator(device);
     return run_rank(communicator, device, options, setup, type, corpus, reporter);
   }

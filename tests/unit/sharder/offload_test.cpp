@@ -47,25 +47,6 @@ std::uint64_t hash_at_four() {
   return hash;
 }
 
-/// A host device that says it is another.
-class CudaLookalike final : public Device {
- public:
-  DeviceKind kind() const override { return DeviceKind::Cuda; }
-  std::string_view name() const override { return "lookalike"; }
-  MemoryResource& memory() override { return host_.memory(); }
-  MemoryResource& host_memory() override { return host_.host_memory(); }
-  void copy(const void* source, void* destination, Bytes bytes, StreamRef stream) override {
-    host_.copy(source, destination, bytes, stream);
-  }
-  std::unique_ptr<Stream> make_stream() override { return host_.make_stream(); }
-  std::unique_ptr<Stream> make_compute_stream() override { return host_.make_compute_stream(); }
-  std::unique_ptr<Event> make_event() override { return host_.make_event(); }
-  const KernelTable& kernels() const override { return host_.kernels(); }
-
- private:
-  HostDevice host_;
-};
-
 }  // namespace
 
 TEST_CASE("offload: one hash over places, strategies, W * K == 4 and stream forms") {
@@ -299,7 +280,6 @@ TEST_CASE("offload: what cannot be done is refused before anything is allocated"
     CHECK(contains(refused(HostDevice(), {.capturable = true, .offload = offload}), "capturable"));
     CHECK(contains(refused(HostDevice(), {.offload = offload, .pinned_budget = -1}),
                    "pinned_budget is -1"));
-    CHECK(contains(refused(CudaLookalike(), {.offload = offload}), "CUDA"));
   }
   CHECK(
       contains(refused(HostDevice(), {.offload = OffloadTraits{Tier::Nvme, Tier::Host}}), "NVMe"));
