@@ -5,6 +5,7 @@
 #include <flatshard/core/cuda_device.hpp>
 
 #include "counted_calls.hpp"
+#include "offload.hpp"
 #include "steady_training.hpp"
 
 using namespace sharder_test;
@@ -12,11 +13,15 @@ using namespace flatshard_test;
 
 TEST_CASE("engine on a GPU: steady steps allocate nothing and wait for one report") {
   for (const StrategyName strategy : all_strategies)
-    for (const PrecisionName precision : {PrecisionName::Fp32, PrecisionName::Bf16Mixed}) {
+    for (const OffloadTraits& offload :
+         {none, all_on_host, optimizer_on_host, parameters_on_host}) {
       CAPTURE(std::string(name_of(strategy)));
-      CudaDevice device;
+      CAPTURE(to_string(offload));
+      const bool even = static_cast<int>(strategy) % 2 == 0;
+      const PrecisionName precision = even ? PrecisionName::Bf16Mixed : PrecisionName::Fp32;
+      CudaDevice device(0, {.host_threads = 2});
       Solo alone(device);
-      SteadyTraining training(strategy, precision, alone, device);
+      SteadyTraining training(strategy, precision, alone, device, offload);
       constexpr int steps = 10;
       training.step();
       training.step();

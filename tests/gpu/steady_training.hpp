@@ -12,14 +12,15 @@ namespace sharder_test {
 
 struct SteadyTraining {
   SteadyTraining(StrategyName strategy, PrecisionName precision, Communicator& comm,
-                 Device& on_device)
+                 Device& on_device, const OffloadTraits& offload = {})
       : device(on_device),
-        trainer(make_trainer(strategy, precision, comm, test.model, AdamW{}, options())) {
+        trainer(make_trainer(strategy, precision, comm, test.model, AdamW{}, options(offload))) {
     trainer->initialize(init::normal{0.5, 1});
   }
 
-  static Options options() {
+  static Options options(const OffloadTraits& offload) {
     Options options;
+    options.offload = offload;
     options.max_grad_norm = 1;
     options.groups.resize(2);
     return options;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Training runs on a GPU as a user starts them: train_gpt_run_test.py TRAIN_GPT
+"""Training runs on a GPU as a user starts them: train_gpt_run_test.py TRAIN_GPT [offload: that alone]
 
 In fp32 one GPU follows the host's losses; equal options give equal bits; two GPUs give one hash for
 every strategy; 16-bit precisions learn as on the host; refusals are one sentence. Ends with 77 where there is no GPU.
@@ -68,6 +68,28 @@ def check_strategies(program):
     check(len(hashes) == 1, "strategies differ on two GPUs")
 
 
+def planned_bytes(program, *options):
+    """Of the device, as --plan says."""
+    text = start(program, "--device", "cuda", "--plan", *options).stdout
+    return int(re.search(r"bytes per rank, device[^:]*:.*?\n  all +(\d+)", text, re.DOTALL)[1])
+
+
+def check_offload(program):
+    """The same losses and bits wherever parts rest; the device has as much less as the Plan."""
+    for precision in ("fp32", "bf16_mixed"):
+        options = [*TEXT, "--precision", precision, "--clip", "1", "--accumulate", "2"]
+        expected, digest, last = losses(program, "--device", "cuda", *options)
+        for place in ("cpu_all", "cpu_optimizer", "cpu_params"):
+            for budget in ([], ["--host-budget", "100000"]):
+                offload = ["--offload", place, *budget]
+                found, again, end = losses(program, "--device", "cuda", *options, *offload)
+                check(found == expected and again == digest, f"{precision} {offload} leaves the path")
+                freed = last["peak_device_bytes"] - end["peak_device_bytes"]
+                planned = planned_bytes(program, *options) - planned_bytes(program, *options, *offload)
+                check(freed == planned, f"{offload}: {freed} bytes freed, {planned} planned")
+    print("offload from the GPU: three places, with and without a budget, keep bits and Plan")
+
+
 def main():
     program = str(Path(sys.argv[1]).resolve())
     with tempfile.TemporaryDirectory() as folder:
@@ -83,6 +105,8 @@ def compare(program):
         print(probe.stderr)
         sys.exit(77)
     check(probe.returncode == 0, probe.stderr)
+    if sys.argv[2:] == ["offload"]:
+        return check_offload(program)
     check_refusals(program)
     for model in (TEXT, ["--vocab", "1000", "--untied-head", "--accumulate", "2"]):
         host, _, _ = losses(program, *model)
@@ -93,6 +117,7 @@ def compare(program):
         check(last["peak_device_bytes"] > 0 and "mfu" in last, "metrics of the device are missing")
         _, again, _ = losses(program, "--device", "cuda", *model)
         check(first == again, "two runs of equal options differ")
+    check_offload(program)
     if start(program, "--device", "cuda", "--ranks", "2", steps=1).returncode == 0:
         check_strategies(program)
     else:
