@@ -24,6 +24,7 @@ class Carrying {
         to_(to),
         stream_(to.device().make_stream()),
         block_bytes_(block_bytes),
+        waits_(from.plan().nvme_block_bytes + to.plan().nvme_block_bytes > 0),
         held_(pieces_of(from)),
         needed_(pieces_of(to)) {}
 
@@ -52,9 +53,11 @@ class Carrying {
   }
 
   void clear(const StateTensor& tensor) {
-    for (const ShardPiece& piece : needed_[tensor])
+    for (const ShardPiece& piece : needed_[tensor]) {
       to_.device().kernels().zero(address_of(to_, piece), piece.count * size_of(piece.dtype),
                                   *stream_);
+      wait_for_nvme();
+    }
   }
 
   /// What this rank needs of [first, first + count), from what it has.
@@ -85,10 +88,11 @@ class Carrying {
     for (const ShardPiece& piece : held_[tensor]) {
       const Elements begin = std::max(first, piece.first);
       const Elements end = std::min(first + count, piece.first + piece.count);
-      if (begin < end)
-        to_.device().copy(element(from_, piece, begin),
-                          block + (begin - first) * size_of(piece.dtype),
-                          (end - begin) * size_of(piece.dtype), *stream_);
+      if (begin >= end) continue;
+      to_.device().copy(element(from_, piece, begin),
+                        block + (begin - first) * size_of(piece.dtype),
+                        (end - begin) * size_of(piece.dtype), *stream_);
+      wait_for_nvme();
     }
   }
 
@@ -98,10 +102,16 @@ class Carrying {
     for (const ShardPiece& piece : needed_[tensor]) {
       const Elements begin = std::max(first, piece.first);
       const Elements end = std::min(first + count, piece.first + piece.count);
-      if (begin < end)
-        to_.device().kernels().cast(source + (begin - first) * size_of(dtype), dtype,
-                                    element(to_, piece, begin), piece.dtype, end - begin, *stream_);
+      if (begin >= end) continue;
+      to_.device().kernels().cast(source + (begin - first) * size_of(dtype), dtype,
+                                  element(to_, piece, begin), piece.dtype, end - begin, *stream_);
+      wait_for_nvme();
     }
+  }
+
+  /// What rests on NVMe stays in memory only until something else is asked for.
+  void wait_for_nvme() {
+    if (waits_) stream_->synchronize();
   }
 
   /// Address of the tensor's element `index`, which lies in the piece.
@@ -120,6 +130,7 @@ class Carrying {
   Engine& to_;
   std::unique_ptr<Stream> stream_;
   Bytes block_bytes_;
+  bool waits_;
   Buffer block_;
   Pieces held_, needed_;
 };

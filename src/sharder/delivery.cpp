@@ -1,5 +1,7 @@
 #include "delivery.hpp"
 
+#include <algorithm>
+
 #include "plan_build.hpp"
 
 namespace flatshard::detail {
@@ -9,7 +11,9 @@ Delivery::Delivery(Runtime& runtime)
       lane_(runtime.step_lane().stream),
       transfer_(steps_on_host(runtime.plan) ? runtime.upload : runtime.download),
       units_(runtime.plan.units.size()),
-      marked_(runtime.plan.flats.size(), false) {
+      marked_(runtime.plan.flats.size(), false),
+      opened_(runtime.make_event()),
+      copied_(runtime.make_event()) {
   for (std::size_t unit = 0; unit < units_.size(); ++unit) {
     units_[unit].stepped = runtime.make_event();
     units_[unit].delivered = runtime.make_event();
@@ -25,8 +29,9 @@ Stream& Delivery::stream(int unit) const {
   return units_[static_cast<std::size_t>(unit)].moves ? transfer_ : lane_;
 }
 
-void Delivery::begin(int unit) {
+void Delivery::begin(int unit, const StepScalars* decision) {
   if (!runtime_.offloads()) return;
+  decision_ = decision;
   lane_.wait(delivered(unit));  // which copied from the masters
   if (runtime_.unit(unit).staging_bytes == 0) return;
   slot_ = next_slot_;
@@ -45,14 +50,39 @@ std::byte* Delivery::slice(int index) const {
 void Delivery::deliver(int unit) {
   const Unit& delivering = units_[static_cast<std::size_t>(unit)];
   if (delivering.moves) runtime_.order(lane_, *delivering.stepped, transfer_);
+  const bool to_nvme = open_slots(unit);
   for (int flat : runtime_.unit(unit).flats)
     if (marked_[static_cast<std::size_t>(flat)]) copy(flat);
+  if (to_nvme) close_slots(unit);
+  for (int flat : runtime_.unit(unit).flats) marked_[static_cast<std::size_t>(flat)] = false;
+  if (delivering.moves && runtime_.optimizer_slots)
+    runtime_.optimizer_slots->used_by(unit, transfer_);
   if (runtime_.unit(unit).staging_bytes > 0) transfer_.record(*slot().free);
   stream(unit).record(*delivering.delivered);
 }
 
+bool Delivery::goes_to_nvme(int index) const {
+  return marked_[static_cast<std::size_t>(index)] &&
+         runtime_.flat(index).parameters_rest == Tier::Nvme && !runtime_.flat(index).is_empty();
+}
+
+/// What goes to NVMe is copied into a buffer first; false: nothing does.
+bool Delivery::open_slots(int unit) {
+  const std::vector<int>& flats = runtime_.unit(unit).flats;
+  if (std::none_of(flats.begin(), flats.end(), [&](int flat) { return goes_to_nvme(flat); }))
+    return false;
+  runtime_.parameter_slots->begin(unit);
+  runtime_.order(runtime_.disk, *opened_, transfer_);
+  return true;
+}
+
+void Delivery::close_slots(int unit) {
+  runtime_.order(transfer_, *copied_, runtime_.disk);
+  for (int flat : runtime_.unit(unit).flats)
+    if (goes_to_nvme(flat)) runtime_.parameter_slots->write(NvmePart::Parameters, flat, decision_);
+}
+
 void Delivery::copy(int index) {
-  marked_[static_cast<std::size_t>(index)] = false;
   const Flat& flat = runtime_.flat(index);
   if (!moves(flat, runtime_.plan) || flat.is_empty()) return;
   const FlatMemory& memory = runtime_.memory(index);

@@ -12,8 +12,9 @@ class Delivery {
  public:
   explicit Delivery(Runtime& runtime);
 
-  /// The optimizer's lane may write the unit's slices and masters from here on.
-  void begin(int unit);
+  /// The optimizer's lane may write the unit's slices and masters from here on. `decision`, in host
+  /// memory, may say that nothing changes, which need not go to NVMe; none: something does.
+  void begin(int unit, const StepScalars* decision = nullptr);
   /// Where the lane writes the compute-dtype slice of a flat of the unit that was begun last; null:
   /// nowhere, the master serves.
   std::byte* slice(int flat) const;
@@ -39,6 +40,9 @@ class Delivery {
   };
   Slot& slot() { return slots_[static_cast<std::size_t>(slot_)]; }
   void copy(int flat);
+  bool goes_to_nvme(int flat) const;
+  bool open_slots(int unit);
+  void close_slots(int unit);
 
   Runtime& runtime_;
   Stream& lane_;
@@ -46,7 +50,10 @@ class Delivery {
   std::vector<Unit> units_;
   std::vector<Slot> slots_;
   std::vector<bool> marked_;  // per flat
-  int slot_ = -1;             // of the unit that was begun last, where it stages
+  const StepScalars* decision_ = nullptr;
+  std::unique_ptr<Event> opened_;  // on the disk stream
+  std::unique_ptr<Event> copied_;  // on the copying stream
+  int slot_ = -1;                  // of the unit that was begun last, where it stages
   int next_slot_ = 0;
 };
 

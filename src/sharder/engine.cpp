@@ -35,7 +35,7 @@ Engine::Parts::Parts(Communicator& communicator, const Model& described, const O
       options(chosen),
       device(chosen_device(communicator, options, own_device)),
       runtime(communicator, checked_plan(model, request, optimizer, options, device.kind()), device,
-              options.compute_stream, options.memory, options.on_warning),
+              options),
       agreed((detail::expect_agreement(runtime, model, optimizer, options), Agreed{})),
       gatherer(runtime, options.max_live_elements),
       reducer(runtime),
@@ -198,6 +198,7 @@ std::int64_t Engine::step(const StepOptions& options) {
   parts.close_micro_step();
   parts.gatherer.expect_released();
   parts.stepper.wait_for_earlier();
+  parts.runtime.wait_for_nvme();  // or another rank would take part in a step of bad data
   detail::Divisor divisor = parts.default_divisor();
   if (options.gradient_divisor != 0) divisor.value = options.gradient_divisor;
   divisor.device = options.device_gradient_divisor;

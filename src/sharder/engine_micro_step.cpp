@@ -21,6 +21,8 @@ void Engine::Parts::prepare_writes(const char* call) {
 void Engine::Parts::prepare() {
   FLATSHARD_EXPECTS(broken.empty(), broken + ": call discard_step() on every rank before going on");
   runtime.check();
+  runtime.put_back_and_wait();
+  state_writes = false;
   if (stale) refresh();
 }
 
@@ -35,6 +37,7 @@ void Engine::Parts::open_micro_step(bool is_last) {
   order.restart();
   for (UnitUse& unit : uses) unit = {};
   if (last && options.step_in_backward) {
+    runtime.wait_for_nvme();
     order_parameter_writes();
     stepper.begin_step(default_divisor());
     runtime.order(runtime.reduce, *decided, runtime.compute);  // which may read the loss scale
@@ -111,9 +114,14 @@ void Engine::Parts::mark_used(int module) {
 }
 
 void Engine::Parts::close_unit(int unit) {
+  const bool updates = last && options.step_in_backward;
+  if (updates && runtime.parameter_slots) runtime.disk.synchronize();  // what backward has read
+  reducer.open_slots(unit, micro_step, last);
   reducer.close(unit, micro_step, last);
+  if (last) stepper.measure_early(unit);
+  if (!updates) reducer.close_slots(unit, last);
   use(unit).closed = true;
-  if (last && options.step_in_backward) stepper.update_unit(unit);
+  if (updates) stepper.update_unit(unit);
 }
 
 detail::Divisor Engine::Parts::default_divisor() const {

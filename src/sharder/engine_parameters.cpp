@@ -34,11 +34,12 @@ std::byte* authority(const Flat& flat, const detail::FlatMemory& memory) {
 
 /// Pieces to write so that the parameter's authoritative memory on this rank is complete: the
 /// fragment of the own slice, or all of it for a frozen parameter that is always whole.
-std::vector<Piece> pieces_of(const detail::Runtime& runtime, int parameter) {
+std::vector<Piece> pieces_to_write(detail::Runtime& runtime, int parameter) {
   const auto at = static_cast<std::size_t>(parameter);
   const int index = runtime.plan.flat_of_parameter[at];
   const int slot = runtime.plan.slot_of_parameter[at];
   const Flat& flat = runtime.flat(index);
+  runtime.bring_and_wait(index, true);
   const detail::FlatMemory& memory = runtime.memory(index);
   std::byte* own = authority(flat, memory);
   const Tier tier = tier_of(runtime, flat);
@@ -60,11 +61,15 @@ void Engine::Parts::refresh() {
   gatherer.expect_released();
   stale = false;
   if (runtime.offloads()) runtime.join();
+  constexpr std::array read{NvmePart::Optimizer};
+  detail::UnitsAhead masters(runtime, read, nullptr);
   for (int unit = 0; unit < static_cast<int>(runtime.plan.units.size()); ++unit) {
+    masters.await(unit);
     gatherer.delivery().begin(unit);
     for (int index : runtime.unit(unit).flats)
       if (runtime.flat(index).requires_grad) refresh_flat(index);
     gatherer.publish(unit);
+    masters.leave(unit);
   }
   gatherer.invalidate();
 }
@@ -87,7 +92,7 @@ void Engine::initialize(int parameter, const Initializer& initializer) {
   (void)parameter_spec(parameter);  // is there
   Parts& parts = *parts_;
   parts.prepare_writes("initialize()");
-  for (const Piece& piece : pieces_of(parts.runtime, parameter)) {
+  for (const Piece& piece : pieces_to_write(parts.runtime, parameter)) {
     const detail::Lane lane = parts.runtime.lane(piece.tier);
     lane.kernels.fill(initializer, piece.dtype, piece.data,
                       parts.runtime.plan.canonical.start(parameter) + piece.parameter_offset,
@@ -129,7 +134,7 @@ void Engine::assign(int parameter, const void* source, DType dtype) {
   (void)parameter_spec(parameter);  // is there
   Parts& parts = *parts_;
   parts.prepare_writes("assign()");
-  for (const Piece& piece : pieces_of(parts.runtime, parameter))
+  for (const Piece& piece : pieces_to_write(parts.runtime, parameter))
     parts.take(static_cast<const std::byte*>(source) + piece.parameter_offset * size_of(dtype),
                dtype, piece.data, piece.dtype, piece.count, piece.tier);
   parts.runtime.reduce.synchronize();
@@ -149,12 +154,16 @@ void Engine::assign_from(Rank root, int parameter, const void* source, DType dty
 }
 
 LocalShard Engine::local(int parameter) const {
-  (void)parameter_spec(parameter);  // is there
+  const std::string& name = parameter_spec(parameter).name;
   const detail::Runtime& runtime = parts_->runtime;
   const auto at = static_cast<std::size_t>(parameter);
   const int index = runtime.plan.flat_of_parameter[at];
   const int slot = runtime.plan.slot_of_parameter[at];
   const Flat& flat = runtime.flat(index);
+  FLATSHARD_EXPECTS(tier_of(runtime, flat) != Tier::Nvme,
+                    fmt::format("local(): parameter '{}' rests on NVMe, where it has no address: "
+                                "summon_full() and checkpoints read it",
+                                name));
   const detail::FlatMemory& memory = runtime.memory(index);
   LocalShard local;
   for (const Fragment& part : fragments(flat.layout, flat.partition, runtime.shard.rank())) {
@@ -217,6 +226,7 @@ Summoned Engine::summon(int module) {
       summoned.buffers_.emplace_back(runtime.memory_resource,
                                      flat.partition.padded() * size_of(flat.master));
       if (flat.is_empty()) continue;
+      runtime.bring_and_wait(index, false);
       parts.summon_flat(flat, authority(flat, memory), summoned.buffers_.back().data());
     }
   runtime.reduce.synchronize();
@@ -231,6 +241,7 @@ void Engine::write_back(const Summoned& summoned) {
     const int index = summoned.flats_[at];
     const Flat& flat = runtime.flat(index);
     if (flat.is_empty()) continue;
+    runtime.bring_and_wait(index, true);
     const detail::FlatMemory& memory = runtime.memory(index);
     const bool all = is_whole(flat);
     const Elements count = all ? flat.partition.padded() : flat.partition.slice();

@@ -44,6 +44,7 @@ struct Engine::Parts {
   bool last = false;                // it is the step's last
   int open_calls = 0;               // user functions that are running
   bool stale = false;               // masters were set: compute copies must follow
+  bool state_writes = false;        // what flat_state() gives is written, until the next call
   std::string broken;               // why the step must be discarded
   std::unique_ptr<Event> computed;  // recorded on the compute stream
   std::unique_ptr<Event> decided;   // on the reduce stream: what step in backward multiplies by

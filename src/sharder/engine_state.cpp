@@ -10,6 +10,7 @@ FlatState Engine::flat_state(int index) const {
   const Flat& flat = parts_->runtime.flat(index);
   const detail::FlatMemory& memory = parts_->runtime.memory(index);
   if (flat.is_empty()) return {};
+  parts_->runtime.bring_and_wait(index, parts_->state_writes);
   if (flat.requires_grad) return {memory.master, nullptr, memory.states};
   return {memory.compute, memory.resting_whole, {}};
 }
@@ -28,7 +29,7 @@ void Engine::begin_state_write(const char* call) {
   begin_state_read(call);
   parts_->prepare_writes(call);
   synchronize();
-  parts_->stale = true;
+  parts_->stale = parts_->state_writes = true;
 }
 
 TrainingState Engine::training_state() const { return parts_->stepper.state(); }
@@ -46,6 +47,12 @@ const std::vector<Optimizer>& Engine::group_optimizers() const {
 
 void Engine::set_group_optimizers(const std::vector<Optimizer>& optimizers) {
   parts_->stepper.set_group_optimizers(optimizers);
+}
+
+std::string Engine::nvme() const {
+  const detail::Runtime& runtime = parts_->runtime;
+  if (runtime.optimizer_slots) return runtime.optimizer_slots->store().description();
+  return runtime.parameter_slots ? runtime.parameter_slots->store().description() : "";
 }
 
 const Options& Engine::options() const { return parts_->options; }

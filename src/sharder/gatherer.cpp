@@ -16,7 +16,8 @@ Gatherer::Gatherer(Runtime& runtime, Elements max_live)
       gathered_(runtime.make_event()),
       changed_(runtime.make_event()),
       uploaded_(runtime.make_event()),
-      downloaded_(runtime.make_event()) {
+      downloaded_(runtime.make_event()),
+      brought_(runtime.make_event()) {
   for (State& unit : states_) {
     unit.ready = runtime.make_event();
     unit.published = runtime.make_event();
@@ -70,7 +71,9 @@ void Gatherer::gather(int unit) {
                                 plan.name, plan.gathered_elements, live_, max_live_));
   if (plan.ring_bytes > 0) gathering.slot = take_slot(unit);
   if (runtime_.offloads()) runtime_.gather.wait(delivery_.delivered(unit));
+  gathering.brought = false;
   for (int flat : plan.flats) gather_flat(flat, gathering);
+  if (gathering.brought) runtime_.parameter_slots->used_by(unit, runtime_.upload);
   gathering.secondary = runtime_.plan.request.strategy.secondary_shard;
   gathering.present = true;
   runtime_.gather.record(*gathering.ready);
@@ -90,8 +93,8 @@ void Gatherer::gather_flat(int index, State& unit_state) {
   if (unit_state.secondary && memory.secondary != nullptr)
     return gather_from_secondary(flat, memory, destination);
   const std::byte* own = memory.compute;
-  if (flat.parameters_rest == Tier::Host) {
-    lift(flat, memory, unit_state, destination);
+  if (flat.parameters_rest != Tier::Device) {
+    lift(index, unit_state, destination);
     if (flat.rests_whole) return;
     own = own_part(flat, destination);
   }

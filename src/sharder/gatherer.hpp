@@ -46,6 +46,7 @@ class Gatherer {
     bool present = false;     // gathered, or being gathered, and not out of date
     bool prefetched = false;  // and not used since
     bool secondary = false;   // the secondary shard is up to date
+    bool brought = false;     // from NVMe, into a buffer on the host
     int slot = -1;
     std::unique_ptr<Event> ready;      // recorded on the gather stream
     std::unique_ptr<Event> published;  // the same, for always-whole flats
@@ -67,7 +68,8 @@ class Gatherer {
   void gather(int unit);
   void gather_flat(int flat, State& unit_state);
   void gather_from_secondary(const Flat& flat, const FlatMemory& memory, std::byte* whole);
-  void lift(const Flat& flat, const FlatMemory& memory, State& unit_state, std::byte* whole);
+  void lift(int flat, State& unit_state, std::byte* whole);
+  void bring(int flat, State& unit_state);
   std::byte* own_part(const Flat& flat, std::byte* whole) const;
   void publish_through_device(int flat);
   bool is_published(int flat, Tier tier) const;
@@ -90,6 +92,7 @@ class Gatherer {
   std::unique_ptr<Event> changed_;     // recorded on the reduce stream
   std::unique_ptr<Event> uploaded_;    // recorded on the upload stream
   std::unique_ptr<Event> downloaded_;  // recorded on the download stream
+  std::unique_ptr<Event> brought_;     // recorded on the disk stream
 };
 
 }  // namespace flatshard::detail

@@ -4,10 +4,22 @@
 
 namespace flatshard::detail {
 
-/// Copies what rests on the host, the slice or all of it, to its place in `whole`.
-void Gatherer::lift(const Flat& flat, const FlatMemory& memory, State& unit_state,
-                    std::byte* whole) {
+/// From NVMe to the host.
+void Gatherer::bring(int index, State& unit_state) {
+  SlotRing& slots = *runtime_.parameter_slots;
+  if (!unit_state.brought) slots.begin(runtime_.flat(index).unit);
+  unit_state.brought = true;
+  slots.read(NvmePart::Parameters, index);
+  slots.await(NvmePart::Parameters, index);
+  runtime_.order(runtime_.disk, *brought_, runtime_.upload);
+}
+
+/// Copies what rests on the host or on NVMe, the slice or all of it, to its place in `whole`.
+void Gatherer::lift(int index, State& unit_state, std::byte* whole) {
+  const Flat& flat = runtime_.flat(index);
+  const FlatMemory& memory = runtime_.memory(index);
   Stream& upload = runtime_.upload;
+  if (flat.parameters_rest == Tier::Nvme) bring(index, unit_state);
   upload.wait(*unit_state.published);
   upload.wait(*unit_state.ready);
   const Elements count = flat.rests_whole ? flat.partition.padded() : flat.partition.slice();
@@ -92,7 +104,7 @@ void Gatherer::publish_through_device(int index) {
 /// step writes what lifts read and publications wrote.
 void Gatherer::order_before_writes() {
   const OffloadTraits& tiers = runtime_.plan.request.offload;
-  const bool on_host = tiers.optimizer == Tier::Host;
+  const bool on_host = steps_on_host(runtime_.plan);
   runtime_.order(runtime_.gather, *gathered_, on_host ? runtime_.upload : runtime_.reduce);
   if (!on_host || tiers.parameters != Tier::Host) return;
   runtime_.order(runtime_.upload, *uploaded_, runtime_.host);

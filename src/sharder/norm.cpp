@@ -46,17 +46,38 @@ double* GradientNorm::result_of(int pass) const {
 }
 
 void GradientNorm::measure() {
+  if (!started_) {
+    start();
+    for (const Group& group : groups_) sum_all_leaves(group);
+  }
+  started_ = false;
   pass(kind_, values_of(0));
   if (checks_largest_) pass(NormKind::Infinity, values_of(1));
+}
+
+void GradientNorm::sum_unit(int unit) {
+  if (!started_) start();
+  started_ = true;
+  for (const Group& group : groups_)
+    if (runtime_.flat(group.flat).unit == unit) sum_all_leaves(group);
+}
+
+void GradientNorm::start() {
+  const auto bytes = static_cast<Bytes>(sizeof(double)) * value_count_ * runtime_.plan.norm_passes;
+  if (runtime_.plan.norm.root >= 0)
+    lane_.kernels.zero(local_values(values_of(0)), bytes, lane_.stream);
+}
+
+/// Of every pass.
+void GradientNorm::sum_all_leaves(const Group& group) {
+  sum_leaves(kind_, group, local_values(values_of(0)));
+  if (checks_largest_) sum_leaves(NormKind::Infinity, group, local_values(values_of(1)));
 }
 
 void GradientNorm::pass(NormKind kind, double* values) {
   const Plan& plan = runtime_.plan;
   if (plan.norm.root < 0) return;
-  const auto bytes = static_cast<Bytes>(sizeof(double)) * value_count_;
   double* local = local_values(values);
-  lane_.kernels.zero(local, bytes, lane_.stream);
-  sum_leaves(kind, local);
   merge(kind, local_adds_, local, lane_);
   if (local != values) send_to_device(local, values);
   double* exchange = values + plan.norm_leaves;
@@ -81,15 +102,13 @@ void GradientNorm::send_to_device(const double* local, double* values) {
                        runtime_.reduce);
 }
 
-void GradientNorm::sum_leaves(NormKind kind, double* values) {
-  for (const Group& group : groups_) {
-    const std::byte* slice = runtime_.memory(group.flat).gradient_slice;
-    const DType dtype = runtime_.flat(group.flat).accumulate;
-    if (kind == NormKind::Two)
-      lane_.kernels.square_sums(slice, dtype, group.nodes, values + group.first, lane_.stream);
-    else
-      lane_.kernels.absolute_maxima(slice, dtype, group.nodes, values + group.first, lane_.stream);
-  }
+void GradientNorm::sum_leaves(NormKind kind, const Group& group, double* values) {
+  const std::byte* slice = runtime_.memory(group.flat).gradient_slice;
+  const DType dtype = runtime_.flat(group.flat).accumulate;
+  if (kind == NormKind::Two)
+    lane_.kernels.square_sums(slice, dtype, group.nodes, values + group.first, lane_.stream);
+  else
+    lane_.kernels.absolute_maxima(slice, dtype, group.nodes, values + group.first, lane_.stream);
 }
 
 void GradientNorm::merge(NormKind kind, std::span<const NormAdd> adds, double* values, Lane lane) {

@@ -13,6 +13,9 @@ class GradientNorm {
 
   /// Measures the accumulated gradients. Call after their last reduction.
   void measure();
+  /// Sums the leaves of a unit ahead of measure(), while its gradients are in memory; then of every
+  /// unit, or of none.
+  void sum_unit(int unit);
   /// Sum of squares or largest magnitude, in device memory; null when nothing is trainable.
   const double* result() const { return result_of(0); }
   /// Largest magnitude of all gradients where result() being finite does not say that they are;
@@ -27,8 +30,10 @@ class GradientNorm {
     std::vector<NormNode> nodes;
   };
 
+  void start();
   void pass(NormKind kind, double* values);
-  void sum_leaves(NormKind kind, double* values);
+  void sum_leaves(NormKind kind, const Group& group, double* values);
+  void sum_all_leaves(const Group& group);
   void send_to_device(const double* local, double* values);
   static void merge(NormKind kind, std::span<const NormAdd> adds, double* values, Lane lane);
   double* local_values(double* values) const;
@@ -40,6 +45,7 @@ class GradientNorm {
   NormKind kind_;
   NormHook hook_;
   bool checks_largest_ = false;
+  bool started_ = false;  // leaves are being summed ahead
   double* values_;
   double* host_values_;            // null: the gradients are on the device
   std::unique_ptr<Event> summed_;  // recorded on the gradients' lane

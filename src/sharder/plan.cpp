@@ -16,9 +16,6 @@ void check_request(const PlanRequest& request) {
   FLATSHARD_EXPECTS(states >= 0 && states <= max_optimizer_states,
                     fmt::format("the optimizer has {} states; at most {} are supported", states,
                                 max_optimizer_states));
-  for (const Tier tier : {request.offload.parameters, request.offload.optimizer})
-    FLATSHARD_EXPECTS(tier != Tier::Nvme,
-                      "nothing can rest on NVMe in this version: place it on the device or host");
 }
 
 }  // namespace
@@ -34,7 +31,7 @@ std::string_view name_of(Role role) {
 
 std::string_view name_of(Memory memory) {
   constexpr std::array<std::string_view, memory_count> names{"device memory", "pinned host memory",
-                                                             "pageable host memory"};
+                                                             "pageable host memory", "NVMe"};
   return names[static_cast<std::size_t>(memory)];
 }
 
@@ -53,6 +50,7 @@ Bytes Plan::bytes(Role role, Memory memory) const {
 
 Bytes Plan::bytes(Memory memory) const {
   if (memory == Memory::Device) return arena_bytes;
+  if (memory == Memory::Nvme) return optimizer_file.bytes + parameter_file.bytes;
   return memory == Memory::Pinned ? pinned_bytes : pageable_bytes;
 }
 

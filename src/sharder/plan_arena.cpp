@@ -18,8 +18,8 @@ bool share_cache_sets(Bytes apart) {
 }  // namespace
 
 /// The first place without a collision; where there is none at all, the first place.
-Bytes Region::place(Bytes stride, int group) const {
-  const Bytes first = end();
+Bytes Region::place(Bytes stride, int group, Bytes alignment) const {
+  const Bytes first = checked_round_up(end(), alignment, "make_plan: bytes");
   const auto others = streams_.find(group);
   if (others == streams_.end()) return first;
   for (Bytes moved = 0; moved < period; moved += skew)
@@ -45,16 +45,18 @@ bool Region::collides(StreamStart stream, const std::vector<StreamStart>& others
 
 void Arena::add(Role role, int owner, int index, Bytes bytes, Bytes stride, Wish wish) {
   if (bytes == 0) return;
-  const Wanted wanted{{role, owner, index, 0, bytes}, stride, group_, wish.crosses};
+  const Wanted wanted{{role, owner, index, 0, bytes}, stride, group_, wish.crosses, wish.alignment};
   if (wish.tier == Tier::Device)
     put(wanted, device_, Memory::Device, plan_.blocks);
+  else if (wish.tier == Tier::Nvme)
+    on_nvme_.push_back({role, owner, index, 0, bytes, Memory::Nvme});
   else
     on_host_.push_back(wanted);
 }
 
 void Arena::put(const Wanted& wanted, Region& region, Memory memory, std::vector<Block>& blocks) {
   Block block = wanted.block;
-  block.offset = region.place(wanted.stride, wanted.group);
+  block.offset = region.place(wanted.stride, wanted.group, wanted.alignment);
   block.memory = memory;
   region.take(block.offset, block.bytes, wanted.stride, wanted.group);
   blocks.push_back(block);
@@ -65,7 +67,7 @@ void Arena::finish(Bytes pinned_budget) {
                         [](const Wanted& wanted) { return wanted.crosses; });
   std::vector<Block> pageable;
   for (const Wanted& wanted : on_host_) {
-    const Bytes offset = pinned_.place(wanted.stride, wanted.group);
+    const Bytes offset = pinned_.place(wanted.stride, wanted.group, wanted.alignment);
     const Bytes room = pinned_budget - offset;
     if (offset <= pinned_budget && round_up_bytes(wanted.block.bytes) <= room)
       put(wanted, pinned_, Memory::Pinned, plan_.blocks);
@@ -73,6 +75,7 @@ void Arena::finish(Bytes pinned_budget) {
       put(wanted, pageable_, Memory::Pageable, pageable);
   }
   plan_.blocks.insert(plan_.blocks.end(), pageable.begin(), pageable.end());
+  plan_.blocks.insert(plan_.blocks.end(), on_nvme_.begin(), on_nvme_.end());
   plan_.arena_bytes = device_.end();
   plan_.pinned_bytes = pinned_.end();
   plan_.pageable_bytes = pageable_.end();

@@ -12,7 +12,7 @@ namespace {
 /// it; the whole on the device.
 void add_parameter_blocks(Arena& arena, const Plan& plan, const Flat& flat, int index) {
   const bool shared = flat.requires_grad && flat.master_is_compute;  // one copy, both roles
-  const bool on_host = flat.parameters_rest == Tier::Host;
+  const bool elsewhere = flat.parameters_rest != Tier::Device;
   const Bytes slice = slice_bytes(flat, flat.compute);
   const Bytes whole = whole_bytes(flat, flat.compute);
   const Wish beside_optimizer{plan.request.offload.optimizer,
@@ -20,7 +20,7 @@ void add_parameter_blocks(Arena& arena, const Plan& plan, const Flat& flat, int 
   const Wish at_rest{flat.parameters_rest, true};
   if (flat.requires_grad && !(flat.rests_whole && shared))
     arena.add(Role::Master, index, 0, slice_bytes(flat, flat.master), 0, beside_optimizer);
-  if (flat.rests_whole && on_host)
+  if (flat.rests_whole && elsewhere)
     arena.add(Role::Compute, index, 0, whole, slice, at_rest);
   else if (!flat.rests_whole && !shared)
     arena.add(Role::Compute, index, 0, slice, 0, at_rest);
@@ -32,12 +32,13 @@ void add_gradient_blocks(Arena& arena, const Plan& plan, const Flat& flat, int i
   const Bytes slice = slice_bytes(flat, flat.accumulate);
   const Bytes bytes = whole ? whole_bytes(flat, flat.accumulate) : slice;
   const Bytes stride = whole ? slice : 0;
-  const Tier tier = sums_on_host(plan) ? Tier::Host : Tier::Device;
+  const Tier optimizer = plan.request.offload.optimizer;
+  const Tier tier = sums_on_host(plan) ? optimizer : Tier::Device;
   arena.add(Role::Gradient, index, 0, bytes, stride, {tier, true});
   for (int sum = 0; sum < plan.partial_sums; ++sum)
     arena.add(Role::Partial, index, sum, bytes, stride, {tier, false});
   if (steps_on_host(plan) && tier == Tier::Device)
-    arena.add(Role::ReducedGradient, index, 0, slice, 0, {Tier::Host, true});
+    arena.add(Role::ReducedGradient, index, 0, slice, 0, {optimizer, true});
 }
 
 /// What the optimizer step of a flat streams, and the partial sums that end in its gradient.
@@ -101,12 +102,26 @@ void add_ring_blocks(Arena& arena, const Plan& plan) {
 /// What is on its way: slices that a step made beside the optimizer, gradients that have arrived.
 void add_staging_blocks(Arena& arena, const Plan& plan) {
   arena.begin_group();
-  const Wish beside_optimizer{plan.request.offload.optimizer, true};
+  const Wish beside_optimizer{steps_on_host(plan) ? Tier::Host : Tier::Device, true};
   for (int slot = 0; slot < plan.staging_slots; ++slot)
     arena.add(Role::Staging, staging_parameters, slot, plan.staging_slot_bytes, 0,
               beside_optimizer);
   for (int slot = 0; slot < plan.landing_slots; ++slot)
     arena.add(Role::Staging, staging_gradients, slot, plan.arrival_bytes, 0, {Tier::Host, true});
+}
+
+/// What passes between the host and files, in pages.
+void add_nvme_buffers(Arena& arena, const Plan& plan) {
+  arena.begin_group();
+  const Wish paged{Tier::Host, true, SlotStore::alignment};
+  const auto add = [&](const NvmeFile& file, StagingBlock owner, int index) {
+    for (int buffer = 0; buffer < file.buffers; ++buffer)
+      arena.add(Role::Staging, owner, buffer, file.buffer_bytes, 0, paged);
+    if (file.buffers > 0)
+      arena.add(Role::Staging, staging_bounce, index, plan.nvme_block_bytes, 0, paged);
+  };
+  add(plan.optimizer_file, staging_optimizer_buffer, 0);
+  add(plan.parameter_file, staging_parameter_buffer, 1);
 }
 
 /// What the host's part of a step reads and writes beside elements.
@@ -145,6 +160,8 @@ void plan_blocks(Plan& plan, const Model& model, const Options& options) {
   add_flat_blocks(arena, plan);
   add_ring_blocks(arena, plan);
   add_staging_blocks(arena, plan);
+  arena.cut_slots(options);
+  add_nvme_buffers(arena, plan);
   add_control_blocks(arena, plan);
   add_registered_blocks(arena, model);
   arena.finish(options.pinned_budget);

@@ -17,6 +17,8 @@ void plan_flats(Plan& plan, const Model& model, const Options& options);
 void plan_slices(Plan& plan, const Model& model, const Options& options);
 /// What is whole at once: sizes of units, rings and scratch; refuses a cap that is too low.
 void plan_sizes(Plan& plan, const Options& options);
+/// Cuts the files into slots for `blocks`, which gets their offsets; sizes the buffers.
+void plan_slots(Plan& plan, std::vector<Block>& blocks, const Options& options);
 /// Every block of the arenas.
 void plan_blocks(Plan& plan, const Model& model, const Options& options);
 /// What is promised of the bits.
@@ -44,8 +46,11 @@ enum ControlBlock {
 };
 /// What Role::Staging blocks hold, by owner.
 enum StagingBlock {
-  staging_parameters,  // compute-dtype slices that the step made, beside the optimizer
-  staging_gradients    // on the host: reduced slices that are about to be added
+  staging_parameters,        // compute-dtype slices that the step made, beside the optimizer
+  staging_gradients,         // on the host: reduced slices that are about to be added
+  staging_optimizer_buffer,  // on the host: one unit of Plan::optimizer_file
+  staging_parameter_buffer,  // on the host: one unit of Plan::parameter_file
+  staging_bounce             // on the host, by file: what a SlotStore takes
 };
 
 inline constexpr int report_ring = 4;  // steps whose reports are kept
@@ -57,15 +62,22 @@ struct DeviceControl {
   std::array<StepReport, report_ring> reports;
 };
 
-/// The optimizer steps on the host, in its memory.
-inline bool steps_on_host(const Plan& plan) { return plan.request.offload.optimizer == Tier::Host; }
+/// The optimizer steps on the host, in its memory: where it rests, or through which it passes.
+inline bool steps_on_host(const Plan& plan) {
+  return plan.request.offload.optimizer != Tier::Device;
+}
+/// Masters, states and gradients are in memory only while they are worked on.
+inline bool steps_from_nvme(const Plan& plan) {
+  return plan.request.offload.optimizer == Tier::Nvme;
+}
 /// Gradients accumulate beside that optimizer: no later reduction needs the sums on the device.
 inline bool sums_on_host(const Plan& plan) {
   return steps_on_host(plan) && plan.moment == ReduceMoment::Micro;
 }
-/// What a step makes of a flat goes to another tier.
+/// What a step makes of a flat goes elsewhere: to another tier, or into a slot of its own.
 inline bool moves(const Flat& flat, const Plan& plan) {
-  return flat.requires_grad && flat.parameters_rest != plan.request.offload.optimizer;
+  return flat.requires_grad && (flat.parameters_rest != plan.request.offload.optimizer ||
+                                flat.parameters_rest == Tier::Nvme);
 }
 /// And is rounded beside the optimizer first.
 inline bool stages(const Flat& flat, const Plan& plan) {

@@ -49,10 +49,12 @@ Tier rest_of(const FlatKey& key, const Plan& plan) {
   return key.persistent ? Tier::Device : plan.request.offload.parameters;
 }
 
-/// Between uses, wherever that is.
+/// Between uses, wherever that is. Ranks of a node share its disk, which need not give every one of
+/// them what they can give each other: there slices rest, and are gathered.
 bool rests_whole(const FlatKey& key, const Plan& plan) {
   return key.persistent || plan.shard_group == 1 ||
-         plan.request.strategy.parameters_whole == ParametersWhole::Always;
+         (plan.request.strategy.parameters_whole == ParametersWhole::Always &&
+          rest_of(key, plan) != Tier::Nvme);
 }
 
 FlatKey key_of(const ParameterSpec& parameter, const ModuleSpec& module, const Plan& plan,
@@ -107,7 +109,8 @@ Flat make_flat(const FlatKey& key, int unit_index, const Plan& plan) {
           .layout = FlatLayout({}, 1),
           .partition = Partition(0, 1, 1),
           .master_is_compute = key.roles.master == key.roles.compute &&
-                               rest_of(key, plan) == plan.request.offload.optimizer,
+                               rest_of(key, plan) == plan.request.offload.optimizer &&
+                               rest_of(key, plan) != Tier::Nvme,
           .gradient_in_place = writes_in_place(key, plan),
           .step_row = step_row(key.roles),
           .runs = {}};

@@ -21,7 +21,7 @@ std::string_view name_of(ParametersWhole whole) {
 
 std::string_view name_of(Tier tier) {
   if (tier == Tier::Device) return "device";
-  return tier == Tier::Host ? "host" : "NVMe";
+  return tier == Tier::Host ? "host" : "NVMe disk";
 }
 
 using Text = std::back_insert_iterator<std::string>;
@@ -59,11 +59,20 @@ void print_memory(Text out, const Plan& plan, Memory memory) {
   fmt::format_to(out, "  {:<22}{:>18}\n", "all", plan.bytes(memory));
 }
 
+void print_file(Text out, std::string_view what, const NvmeFile& file, Bytes block) {
+  if (file.buffers == 0) return;
+  fmt::format_to(out, "  {}: {} slots, in blocks of {}, through {} buffer{} of {} in host memory\n",
+                 what, file.slots.size(), block, file.buffers, file.buffers == 1 ? "" : "s",
+                 file.buffer_bytes);
+}
+
 void print_bytes(Text out, const Plan& plan) {
   for (int index = 0; index < memory_count; ++index) {
     const Memory memory = static_cast<Memory>(index);
     if (memory == Memory::Device || plan.bytes(memory) > 0) print_memory(out, plan, memory);
   }
+  print_file(out, "masters, states, gradients", plan.optimizer_file, plan.nvme_block_bytes);
+  print_file(out, "parameters", plan.parameter_file, plan.nvme_block_bytes);
 }
 
 void print_units(Text out, const Plan& plan) {

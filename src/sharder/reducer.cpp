@@ -17,6 +17,7 @@ Reducer::Reducer(Runtime& runtime)
       sums_(runtime.lane(sums_on_host(runtime.plan) ? Tier::Host : Tier::Device)),
       fetched_(runtime.make_event()),
       host_stepped_(runtime.make_event()),
+      brought_(runtime.make_event()),
       landing_(runtime.address(Role::Scratch, 0)),
       wide_(runtime.address(Role::Scratch, 1)) {
   for (State& unit : states_) {

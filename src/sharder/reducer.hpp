@@ -17,6 +17,11 @@ class Reducer {
   void open(int unit, bool zero_all);
   /// Backward has added all contributions of micro-step `index`: reduce and accumulate.
   void close(int unit, int index, bool last);
+  /// Of gradients that rest on NVMe: around close(), they have a place in memory, with what earlier
+  /// micro-steps left where more is to be added.
+  void open_slots(int unit, int index, bool last);
+  /// And go back to where they rest.
+  void close_slots(int unit, bool last);
   /// Drops the unit's gradients of this micro-step.
   void discard(int unit);
   /// Gradients written in place may be zeroed again after what the reduce stream has been given so
@@ -81,6 +86,7 @@ class Reducer {
   std::size_t next_landing_ = 0;
   std::unique_ptr<Event> fetched_;       // recorded on the download stream
   std::unique_ptr<Event> host_stepped_;  // recorded on the host stream
+  std::unique_ptr<Event> brought_;       // recorded on the host stream
   std::byte* landing_;
   std::byte* wide_;
 };

@@ -4,6 +4,23 @@
 
 namespace flatshard::detail {
 
+void Reducer::open_slots(int unit, int index, bool last) {
+  SlotRing* const slots = runtime_.optimizer_slots.get();
+  const bool on_host = sums_on_host(runtime_.plan);
+  if (slots == nullptr || !(on_host || last)) return;
+  slots->begin(unit);
+  for (const int flat : runtime_.unit(unit).flats)
+    if (on_host && index > 0) slots->read(NvmePart::Gradient, flat);
+  for (const int flat : runtime_.unit(unit).flats) slots->await(NvmePart::Gradient, flat);
+  runtime_.order(runtime_.host, *brought_, runtime_.download);
+}
+
+void Reducer::close_slots(int unit, bool last) {
+  SlotRing* const slots = runtime_.optimizer_slots.get();
+  if (slots == nullptr || !(sums_on_host(runtime_.plan) || last)) return;
+  for (const int flat : runtime_.unit(unit).flats) slots->write(NvmePart::Gradient, flat);
+}
+
 /// Reduces on the device and stores on the host, or adds there.
 void Reducer::reduce_to_host(const Flat& flat, const FlatMemory& memory, const std::byte* written,
                              bool replace) {

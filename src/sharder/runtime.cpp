@@ -22,38 +22,41 @@ std::unique_ptr<Communicator> split_strided(Communicator& world, int stride) {
 
 }  // namespace
 
-Runtime::Runtime(Communicator& world_communicator, Plan made_plan, Device& on, Stream* user_compute,
-                 MemoryResource* user_memory, const WarningHandler& on_warning)
+Runtime::Runtime(Communicator& world_communicator, Plan made_plan, Device& on,
+                 const Options& options)
     : plan(std::move(made_plan)),
       device(on),
-      memory_resource(user_memory == nullptr ? on.memory() : *user_memory),
+      memory_resource(options.memory == nullptr ? on.memory() : *options.memory),
       kernels(on.kernels()),
-      own_compute_(user_compute == nullptr ? on.make_compute_stream() : nullptr),
+      own_compute_(options.compute_stream == nullptr ? on.make_compute_stream() : nullptr),
       own_gather_(on.make_stream()),
       own_reduce_(on.make_stream()),
       own_upload_(offloads() ? on.make_stream() : nullptr),
       own_download_(offloads() ? on.make_stream() : nullptr),
       own_host_(offloads() ? on.make_host_side_stream() : nullptr),
+      own_disk_(plan.parameter_file.buffers > 0 ? on.make_host_side_stream() : nullptr),
       own_shard_(split_contiguous(world_communicator, plan.shard_group)),
       own_replicas_(split_strided(world_communicator, plan.shard_group)),
       own_secondary_(plan.request.strategy.secondary_shard
                          ? split_contiguous(world_communicator, plan.secondary_group)
                          : nullptr),
       arenas_{Buffer(memory_resource, plan.arena_bytes), Buffer(), Buffer()},
-      compute(user_compute == nullptr ? *own_compute_ : *user_compute),
+      compute(options.compute_stream == nullptr ? *own_compute_ : *options.compute_stream),
       gather(*own_gather_),
       reduce(*own_reduce_),
       upload(own_upload_ ? *own_upload_ : *own_gather_),
       download(own_download_ ? *own_download_ : *own_reduce_),
       host(own_host_ ? *own_host_ : *own_reduce_),
+      disk(own_disk_ ? *own_disk_ : host),
       world(world_communicator),
       shard(own_shard_ ? *own_shard_ : world_communicator),
       replicas(own_replicas_ ? *own_replicas_ : world_communicator),
       secondary(own_secondary_ ? *own_secondary_ : world_communicator) {
-  take_host_memory(on_warning);
+  take_host_memory(options.on_warning);
   for (auto& event : joined_) event = make_event();
   for (int index = 0; index < static_cast<int>(plan.flats.size()); ++index)
     flats.push_back(locate(index));
+  open_files(options);
   if (const Block* exchange = plan.block(Role::Exchange, 0))
     for (Communicator* communicator : {&shard, &replicas})
       communicator->lend_scratch(address(Role::Exchange, 0), exchange->bytes);
@@ -90,6 +93,44 @@ void Runtime::take_host_memory(const WarningHandler& on_warning) {
   if (!warning.empty() && on_warning) on_warning(warning);
 }
 
+std::unique_ptr<SlotRing> Runtime::open_file(const NvmeFile& file, const NvmeOptions& options,
+                                             Stream& stream, int owner, int index) {
+  if (file.buffers == 0) return nullptr;
+  SlotRing::Blocks blocks{{}, address(Role::Staging, staging_bounce, index)};
+  for (int buffer = 0; buffer < file.buffers; ++buffer)
+    blocks.buffers.push_back(address(Role::Staging, owner, buffer));
+  return std::make_unique<SlotRing>(plan, file, options, device, host_stream(stream), flats,
+                                    blocks);
+}
+
+void Runtime::open_files(const Options& options) {
+  optimizer_slots = open_file(plan.optimizer_file, options.nvme, host, staging_optimizer_buffer, 0);
+  parameter_slots = open_file(plan.parameter_file, options.nvme, disk, staging_parameter_buffer, 1);
+  const SlotRing* const any = optimizer_slots ? optimizer_slots.get() : parameter_slots.get();
+  if (any != nullptr && !any->store().fallback().empty() && options.on_warning)
+    options.on_warning(
+        fmt::format("NVMe through threads, not io_uring: {}", any->store().fallback()));
+}
+
+void Runtime::wait_for_nvme() {
+  if (optimizer_slots) host.synchronize();
+  if (parameter_slots) disk.synchronize();
+}
+
+void Runtime::bring_and_wait(int index, bool writes) {
+  const Flat& its = flat(index);
+  SlotRing* const slots = its.requires_grad ? optimizer_slots.get() : parameter_slots.get();
+  if (slots == nullptr || !slots->holds(its.unit)) return;
+  synchronize();
+  slots->bring_and_wait(its.requires_grad ? NvmePart::Optimizer : NvmePart::Parameters, index,
+                        writes);
+}
+
+void Runtime::put_back_and_wait() {
+  for (SlotRing* slots : {optimizer_slots.get(), parameter_slots.get()})
+    if (slots != nullptr) slots->put_back_and_wait();
+}
+
 void Runtime::join() {
   const auto streams = own_streams();
   for (std::size_t i = 0; i < streams.size(); ++i) streams[i]->record(*joined_[i]);
@@ -98,17 +139,19 @@ void Runtime::join() {
 }
 
 void Runtime::check() {
+  for (const SlotRing* slots : {optimizer_slots.get(), parameter_slots.get()})
+    if (slots != nullptr) slots->check();
   gather.check();
   reduce.check();
   if (!offloads()) return;
-  for (Stream* stream : {&upload, &download, &host}) stream->check();
+  for (Stream* stream : {&upload, &download, &host, &disk}) stream->check();
 }
 
 void Runtime::synchronize() {
   compute.synchronize();
   for (Stream* stream : {&gather, &reduce}) stream->synchronize();
   if (!offloads()) return;
-  for (Stream* stream : {&upload, &download, &host}) stream->synchronize();
+  for (Stream* stream : {&upload, &download, &host, &disk}) stream->synchronize();
 }
 
 Runtime::~Runtime() {
@@ -117,7 +160,7 @@ Runtime::~Runtime() {
 }
 
 void Runtime::drain() noexcept {
-  for (Stream* stream : {&compute, &gather, &reduce, &upload, &download, &host}) {
+  for (Stream* stream : {&compute, &gather, &reduce, &upload, &download, &host, &disk}) {
     try {
       stream->synchronize();
     } catch (...) {  // a destructor cannot report it; the peers and the user were told before
@@ -127,7 +170,7 @@ void Runtime::drain() noexcept {
 
 std::byte* Runtime::address(Role role, int owner, int index) const {
   const Block* block = plan.block(role, owner, index);
-  if (block == nullptr) return nullptr;
+  if (block == nullptr || block->memory == Memory::Nvme) return nullptr;
   const Buffer& arena = arenas_[static_cast<std::size_t>(block->memory)];
   return static_cast<std::byte*>(arena.data()) + block->offset;
 }

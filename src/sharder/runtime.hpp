@@ -9,7 +9,10 @@
 
 #include <array>
 #include <memory>
+#include <string>
 #include <vector>
+
+#include "slot_ring.hpp"
 
 namespace flatshard::detail {
 
@@ -37,10 +40,9 @@ struct Lane {
 /// Owns the arenas, the engine's streams and the communicators split off the user's.
 class Runtime {
  public:
-  /// `compute` and `memory`: none, and they are the device's. `on_warning` is told when host memory
-  /// is not pinned.
-  Runtime(Communicator& world, Plan plan, Device& device, Stream* compute, MemoryResource* memory,
-          const WarningHandler& on_warning);
+  /// Of the options: compute_stream and memory (none, and they are the device's), nvme, and
+  /// on_warning, which is told when host memory is not pinned or io_uring is not there.
+  Runtime(Communicator& world, Plan plan, Device& device, const Options& options);
   ~Runtime();
   /// Waits for the streams: their work uses what is about to go. Errors nobody asked for are lost.
   void drain() noexcept;
@@ -55,6 +57,7 @@ class Runtime {
   std::unique_ptr<Stream> own_gather_;
   std::unique_ptr<Stream> own_reduce_;
   std::unique_ptr<Stream> own_upload_, own_download_, own_host_;  // with offload only
+  std::unique_ptr<Stream> own_disk_;                              // parameters on NVMe only
   std::unique_ptr<Communicator> own_shard_, own_replicas_, own_secondary_;
   HostMemory pageable_memory_;
   std::array<Buffer, memory_count> arenas_;  // by Memory
@@ -66,11 +69,14 @@ class Runtime {
   Stream& upload;    // copies from the host; without offload: gather
   Stream& download;  // copies to the host; without offload: reduce
   Stream& host;      // work in host memory: sums, norm and step there; without offload: reduce
+  Stream& disk;      // what moves parameters to and from NVMe; without: host
   Communicator& world;
-  Communicator& shard;      // ranks that share one copy of everything sharded
-  Communicator& replicas;   // ranks that hold the same slice
-  Communicator& secondary;  // ranks of the second shard
-  std::vector<FlatMemory> flats;
+  Communicator& shard;                        // ranks that share one copy of everything sharded
+  Communicator& replicas;                     // ranks that hold the same slice
+  Communicator& secondary;                    // ranks of the second shard
+  std::vector<FlatMemory> flats;              // on NVMe: while it is in memory
+  std::unique_ptr<SlotRing> optimizer_slots;  // on the host stream; null: not on NVMe
+  std::unique_ptr<SlotRing> parameter_slots;  // on the disk stream; null: not on NVMe
 
   const Flat& flat(int index) const { return plan.flats[static_cast<std::size_t>(index)]; }
   const FlatMemory& memory(int index) const { return flats[static_cast<std::size_t>(index)]; }
@@ -83,7 +89,7 @@ class Runtime {
   /// Something rests elsewhere than on the device.
   bool offloads() const { return plan.request.offload != OffloadTraits{}; }
   Lane lane(Tier tier) const {
-    if (tier == Tier::Host && offloads()) return {device.host_kernels(), host};
+    if (tier != Tier::Device && offloads()) return {device.host_kernels(), host};
     return {kernels, reduce};
   }
   /// Of masters, states and the gradients that a step reads.
@@ -96,17 +102,32 @@ class Runtime {
   }
   /// Whatever the engine's own streams are given from now on runs after all they were given so far.
   void join();
-  /// Throws what work of a stream failed with, of those that have failed.
+  /// Throws what work of a stream failed with, of those that have failed; after a failure on NVMe
+  /// that, each time.
   void check();
   void synchronize();
+  /// Blocks until what was read from NVMe so far, and what was made of it, is known to be right;
+  /// without NVMe, returns at once. Throws what was not.
+  void wait_for_nvme();
+  /// The memory that is authoritative for the flat is there; where that rests on NVMe, blocks until
+  /// all work is done and it has been read. It stays until another unit needs the buffer, or
+  /// put_back_and_wait(); `writes`: it is written back then.
+  void bring_and_wait(int flat, bool writes);
+  /// Ends that for all flats.
+  void put_back_and_wait();
 
  private:
   FlatMemory locate(int index) const;
   Buffer take_pinned(std::string& warning);
   void take_host_memory(const WarningHandler& on_warning);
-  std::array<Stream*, 5> own_streams() { return {&gather, &reduce, &upload, &download, &host}; }
+  void open_files(const Options& options);
+  std::unique_ptr<SlotRing> open_file(const NvmeFile& file, const NvmeOptions& options,
+                                      Stream& stream, int owner, int index);
+  std::array<Stream*, 6> own_streams() {
+    return {&gather, &reduce, &upload, &download, &host, &disk};
+  }
 
-  std::array<std::unique_ptr<Event>, 5> joined_;
+  std::array<std::unique_ptr<Event>, 6> joined_;
 };
 
 }  // namespace flatshard::detail

@@ -40,6 +40,9 @@ StepFunctions functions_for(DeviceKind device, const Plan& plan, const Optimizer
 
 void check_offload(const Plan& plan, const Options& options) {
   if (plan.request.offload == OffloadTraits{}) return;
+  const bool on_nvme = plan.request.offload.parameters == Tier::Nvme || steps_from_nvme(plan);
+  FLATSHARD_EXPECTS(!on_nvme || !options.nvme.folder.empty(),
+                    "offload to NVMe needs a folder on the disk to use: Options::nvme.folder");
   FLATSHARD_EXPECTS(!options.capturable,
                     "capturable: what rests off the device cannot be part of a captured step");
   FLATSHARD_EXPECTS(
@@ -97,6 +100,8 @@ Stepper::Stepper(Runtime& runtime, Gatherer& gatherer, const Optimizer& optimize
   scalars_ = on_host == nullptr ? &control_->step.scalars : on_host;
   step_times_ = on_host == nullptr ? times_ : reinterpret_cast<std::int64_t*>(on_host + 1);
   updated_ = runtime.make_event();
+  written_ = runtime.make_event();
+  reduced_ = runtime.make_event();
   decided_ = runtime.make_event();
   MemoryResource& host = runtime.device.host_memory();
   host_takes_part_ = Buffer(host, static_cast<Bytes>(report_ring * flats * sizeof(std::int64_t)));
@@ -134,9 +139,13 @@ std::int64_t Stepper::step(Divisor divisor, const std::vector<bool>& takes_part)
   decide(control_->step, settings_, divisor, static_cast<std::int64_t>(takes_part.size()),
          everyone ? nullptr : &takes_part, report);
   send_decision();
+  constexpr std::array read{NvmePart::Optimizer, NvmePart::Gradient};
+  UnitsAhead parts(runtime_, read, &takes_part);
   for (int unit = 0; unit < static_cast<int>(runtime_.plan.units.size()); ++unit) {
+    parts.await(unit);
     update_flats(unit, &takes_part);
     gatherer_.publish(unit);
+    parts.leave(unit);
   }
   return finish_report(*report);
 }
@@ -151,6 +160,8 @@ void Stepper::begin_step(Divisor divisor) {
 
 void Stepper::update_unit(int unit) {
   gatherer_.order_before_writes();
+  follow_reductions();
+  read_masters(unit);
   update_flats(unit, nullptr);
   gatherer_.publish(unit, true);
 }

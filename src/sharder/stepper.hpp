@@ -4,6 +4,9 @@
 #include <flatshard/ops/optimizer.hpp>
 #include <flatshard/sharder/training_state.hpp>
 
+#include <exception>
+#include <mutex>
+
 #include "gatherer.hpp"
 #include "norm.hpp"
 #include "plan_build.hpp"
@@ -19,6 +22,25 @@ struct Divisor {
 /// Throws UsageError for an optimizer and options that no step of this Plan can have.
 void check_step(const Plan& plan, const Optimizer& optimizer, const Options& options,
                 DeviceKind device);
+
+/// How far the reduce stream of a host device came, told to the host stream.
+class Reductions {
+ public:
+  /// Of the rank's thread: the number of the mark that it issues next.
+  std::int64_t next() { return ++issued_; }
+  /// All work before the mark was done.
+  void reach(std::int64_t number);
+  /// It was not.
+  void fail(const std::exception_ptr& reason);
+  /// Throws why not.
+  void expect(std::int64_t number) const;
+
+ private:
+  std::int64_t issued_ = 0;
+  mutable std::mutex mutex_;  // guards what follows
+  std::int64_t reached_ = 0;
+  std::exception_ptr failure_;
+};
 
 /// Everything runs on the reduce stream, updates in host memory on the host stream (publication on
 /// the gather stream); only wait() blocks.
@@ -38,6 +60,9 @@ class Stepper {
   /// unit, then measures and reports.
   void begin_step(Divisor divisor);
   void update_unit(int unit);
+  /// The unit's gradients are about to leave memory for the rest of the step: what the norm needs
+  /// of them is summed. Where they stay, nothing.
+  void measure_early(int unit);
   std::int64_t end_step(Divisor divisor);
 
   /// Blocks until the report of step `number` is there; throws what it says is an error (once).
@@ -67,8 +92,12 @@ class Stepper {
               std::int64_t flats, const std::vector<bool>* takes_part, StepReport* report);
   /// What the updates read of the decision follows them to the host.
   void send_decision();
+  /// Work on the host stream from now on runs only if what the reduce stream was given so far did
+  /// not fail: an error does not travel over events.
+  void follow_reductions();
   void update_flats(int unit, const std::vector<bool>* takes_part);
   void update_flat(int flat);
+  void read_masters(int unit);
   void round_masters(int flat);
   /// In host memory, of the step that is slot `slot` of the rings.
   std::int64_t* host_takes_part(std::int64_t slot) const;
@@ -106,7 +135,10 @@ class Stepper {
   std::array<std::unique_ptr<Event>, report_ring> uploaded_;
   std::int64_t uploads_ = 0;
   bool capturing_ = false;
+  Reductions reductions_;
+  std::unique_ptr<Event> reduced_;  // recorded on the reduce stream
   std::unique_ptr<Event> updated_;  // recorded on the host stream
+  std::unique_ptr<Event> written_;  // recorded on the disk stream
   std::unique_ptr<Event> decided_;  // recorded on the reduce stream
   std::array<Report, report_ring> reports_;
   std::int64_t steps_ = 0;

@@ -1,27 +1,91 @@
 // The update of a step: on the lane of the tier where the optimizer rests.
+#include <flatshard/core/error.hpp>
 #include <flatshard/core/host_stream.hpp>
+
+#include <utility>
 
 #include "stepper.hpp"
 
 namespace flatshard::detail {
 
+namespace {
+
+/// A task that says how far its stream came, or, when it is not run, why not.
+class ReachedMark {
+ public:
+  ReachedMark(Reductions& reductions, std::int64_t number)
+      : reductions_(&reductions), number_(number) {}
+  ReachedMark(ReachedMark&& other) noexcept
+      : reductions_(std::exchange(other.reductions_, nullptr)), number_(other.number_) {}
+  ReachedMark& operator=(ReachedMark&&) = delete;
+  ~ReachedMark() {
+    if (reductions_ != nullptr) reductions_->fail(HostStream::skip_reason());
+  }
+  void operator()() { std::exchange(reductions_, nullptr)->reach(number_); }
+
+ private:
+  Reductions* reductions_;
+  std::int64_t number_;
+};
+
+}  // namespace
+
+void Reductions::reach(std::int64_t number) {
+  const std::lock_guard hold(mutex_);
+  reached_ = number;
+}
+
+void Reductions::fail(const std::exception_ptr& reason) {
+  const std::lock_guard hold(mutex_);
+  if (!failure_) failure_ = reason;
+}
+
+void Reductions::expect(std::int64_t number) const {
+  const std::lock_guard hold(mutex_);
+  if (reached_ >= number) return;
+  if (failure_) std::rethrow_exception(failure_);
+  throw Error("what a step needs of other ranks did not arrive");
+}
+
 void Stepper::send_decision() {
   if (!steps_on_host(runtime_.plan)) return;
   runtime_.order(runtime_.host, *updated_, runtime_.reduce);
+  if (runtime_.parameter_slots) runtime_.order(runtime_.disk, *written_, runtime_.reduce);
   runtime_.device.copy(&control_->step.scalars, scalars_, sizeof(StepScalars), runtime_.reduce);
   runtime_.device.copy(times_, step_times_,
                        static_cast<Bytes>(runtime_.plan.flats.size() * sizeof(std::int64_t)),
                        runtime_.reduce);
   runtime_.order(runtime_.reduce, *decided_, runtime_.host);
+  follow_reductions();
+}
+
+void Stepper::follow_reductions() {
+  if (!steps_on_host(runtime_.plan) || runtime_.device.kind() != DeviceKind::Host) return;
+  const std::int64_t number = reductions_.next();
+  host_stream(runtime_.reduce).enqueue(ReachedMark(reductions_, number));
+  runtime_.order(runtime_.reduce, *reduced_, runtime_.host);
+  host_stream(runtime_.host).enqueue([this, number] { reductions_.expect(number); });
 }
 
 /// Of the unit; those that take part (none: all).
 void Stepper::update_flats(int unit, const std::vector<bool>* takes_part) {
-  gatherer_.delivery().begin(unit);
+  gatherer_.delivery().begin(unit, steps_on_host(runtime_.plan) ? scalars_ : nullptr);
   for (int flat : runtime_.unit(unit).flats) {
     const bool takes = takes_part == nullptr || (*takes_part)[static_cast<std::size_t>(flat)];
     if (takes && runtime_.flat(flat).requires_grad) update_flat(flat);
   }
+}
+
+void Stepper::measure_early(int unit) {
+  if (steps_from_nvme(runtime_.plan)) norm_.sum_unit(unit);
+}
+
+/// Of a unit whose gradients are in memory, in backward.
+void Stepper::read_masters(int unit) {
+  SlotRing* const slots = runtime_.optimizer_slots.get();
+  if (slots == nullptr) return;
+  for (int flat : runtime_.unit(unit).flats) slots->read(NvmePart::Optimizer, flat);
+  for (int flat : runtime_.unit(unit).flats) slots->await(NvmePart::Optimizer, flat);
 }
 
 /// A step that is skipped writes no copies, but what is staged is delivered all the same: then it
@@ -69,6 +133,8 @@ void Stepper::update_flat(int index) {
     lane_.kernels.step_ranges(functions_[static_cast<std::size_t>(index)], ranges_, lane_.stream);
   round_masters(index);
   gatherer_.delivery().mark(index);
+  if (SlotRing* slots = runtime_.optimizer_slots.get())
+    slots->write(NvmePart::Optimizer, index, scalars_);
 }
 
 }  // namespace flatshard::detail

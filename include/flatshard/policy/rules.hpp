@@ -65,11 +65,6 @@ struct CheckedRules {
                 "flatshard: no optimizer step is built for these dtypes. Why: steps are compiled "
                 "for the rows of ops/step_rows.hpp only. Fix: choose master, accumulate, state and "
                 "compute as in one of its rows.");
-  static_assert(
-      Offload::parameters != Tier::Nvme && Offload::optimizer != Tier::Nvme,
-      "flatshard: the offload policy places a part on NVMe. Why: this version holds parts "
-      "in device and host memory only. Fix: place it on offload::Cpu or "
-      "offload::Device.");
   static constexpr bool value = true;  // what a static_assert reads
 };
 

@@ -11,6 +11,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 
 namespace flatshard {
 
@@ -119,7 +120,8 @@ class Engine {
   void assign(int parameter, const void* source, DType dtype);
   /// The same from `root`, which broadcasts; the others' source is not read.
   void assign_from(Rank root, int parameter, const void* source, DType dtype);
-  LocalShard local(int parameter) const;  // Sharder::local
+  /// Sharder::local; throws UsageError for what rests on NVMe.
+  LocalShard local(int parameter) const;
   /// Collective: the module's units, whole, in master precision.
   Summoned summon(int module);
   /// Takes this rank's slices of the summoned values as new parameters.
@@ -131,7 +133,9 @@ class Engine {
 
   // State, for checkpoints; see sharder/training_state.hpp
 
-  /// Where this rank's part of a flat lies; stays as long as the engine.
+  /// Where this rank's part of a flat lies; stays as long as the engine. What rests on NVMe is
+  /// brought into memory, which blocks the host until all work of the engine is done, and stays
+  /// there until a flat of another unit is asked for, or the next call.
   FlatState flat_state(int flat) const;
   /// Blocks the host until all that was issued is done. Throws UsageError naming `call` between
   /// micro-steps, inside a user function, and in a step that must be discarded.
@@ -151,6 +155,8 @@ class Engine {
   const Options& options() const;      // as given
   Communicator& communicator() const;  // as given
 
+  /// How what rests on NVMe is moved, as SlotStore::description() says; empty: nothing rests there.
+  std::string nvme() const;
   /// The most elements that were ever gathered at once on this rank, units prefetched included.
   Elements peak_gathered_elements() const;
 

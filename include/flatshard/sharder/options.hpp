@@ -6,6 +6,7 @@
 #include <flatshard/core/device.hpp>
 #include <flatshard/core/stream.hpp>
 #include <flatshard/core/types.hpp>
+#include <flatshard/io/slot_store.hpp>
 #include <flatshard/layout/wrap.hpp>
 #include <flatshard/ops/loss_scale.hpp>
 #include <flatshard/ops/optimizer.hpp>
@@ -15,7 +16,9 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -56,6 +59,21 @@ inline constexpr Elements unlimited_elements = std::numeric_limits<Elements>::ma
 /// No budget.
 inline constexpr Bytes unlimited_bytes = std::numeric_limits<Bytes>::max();
 
+/// Where and how parts rest on NVMe. Each rank has files of its own there, as SlotStore says: they
+/// have no names, and nothing but an empty folder outlives a process that is killed.
+struct NvmeOptions {
+  std::string folder = {};                // on the disk to use; made when there is none
+  std::optional<IoBackend> backend = {};  // none: io_uring where it works, else threads
+  int queue_depth = 16;                   // transfers in flight, of each file
+  Bytes block_bytes = 1 << 20;            // per transfer and checksum; a multiple of 4096
+  int buffers = 3;                        // units in memory at once; with 3, reading, work and
+                                          // writing overlap
+  bool direct = true;                     // past the page cache, where the file system can
+  FileOperations* operations = nullptr;   // must outlive the Sharder; none: the system's
+  /// For tests: what it makes of a file's transfer queue is used in its place.
+  std::function<std::unique_ptr<TransferQueue>(std::unique_ptr<TransferQueue>)> decorate = {};
+};
+
 /// Run-time options; a table of what they are elsewhere is in the documentation.
 struct Options {
   double max_grad_norm = 0;       // clip the norm of the mean gradient to this; 0: off
@@ -87,6 +105,7 @@ struct Options {
                                               // programs that choose at run time
   Bytes pinned_budget = unlimited_bytes;  // most pinned host memory of offloaded parts; what does
                                           // not fit is pageable, and on_warning is told
+  NvmeOptions nvme = {};                  // of what rests on NVMe; needs a folder then
   WarningHandler on_warning = {};         // none: nobody is told
 };
 

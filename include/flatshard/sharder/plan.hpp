@@ -44,12 +44,13 @@ std::string_view name_of(Role role);  // as to_string(Plan) prints it
 
 /// Where an arena lies.
 enum class Memory {
-  Device,   // of the device that computes
-  Pinned,   // of the host, which the device copies from and to at its own pace
-  Pageable  // of the host, beyond Options::pinned_budget
+  Device,    // of the device that computes
+  Pinned,    // of the host, which the device copies from and to at its own pace
+  Pageable,  // of the host, beyond Options::pinned_budget
+  Nvme       // no memory: files of this rank
 };
 /// Number of them.
-inline constexpr int memory_count = 3;
+inline constexpr int memory_count = 4;
 std::string_view name_of(Memory memory);  // as to_string(Plan) prints it
 
 /// A block of an arena.
@@ -57,7 +58,7 @@ struct Block {
   Role role = Role::Control;       // what it is for
   int owner = -1;                  // flat, unit, ring slot or buffer index, as the role says
   int index = 0;                   // which state, partial sum or slot
-  Bytes offset = 0;                // in the arena
+  Bytes offset = 0;                // in the arena, or in the file
   Bytes bytes = 0;                 // its size
   Memory memory = Memory::Device;  // which arena
   friend bool operator==(const Block&, const Block&) = default;
@@ -102,6 +103,36 @@ struct Flat {
   /// Without elements nothing is allocated, gathered or reduced.
   bool is_empty() const { return partition.padded() == 0; }
   friend bool operator==(const Flat&, const Flat&) = default;
+};
+
+/// What of a flat is read and written together.
+enum class NvmePart {
+  Optimizer,  // master and states
+  Gradient,   // accumulated gradient and partial sums
+  Parameters  // compute-dtype slice, or the whole flat where that rests
+};
+/// Number of them.
+inline constexpr int nvme_part_count = 3;
+
+/// One part of one flat in a file, a whole number of pages of 4096 bytes. Its blocks follow one
+/// another, as memory does when it is there.
+struct NvmeSlot {
+  NvmePart part = NvmePart::Optimizer;
+  int flat = -1;            // of Plan::flats
+  Bytes offset = 0;         // in the file
+  Bytes bytes = 0;          // of its blocks, rounded up
+  Bytes buffer_offset = 0;  // in a buffer that holds the flat's unit
+  friend bool operator==(const NvmeSlot&, const NvmeSlot&) = default;
+};
+
+/// A file of this rank on NVMe, and the buffers in host memory (Role::Staging) that units pass
+/// through.
+struct NvmeFile {
+  std::vector<NvmeSlot> slots;  // in order of offset
+  Bytes bytes = 0;              // of all slots
+  int buffers = 0;              // at most Options::nvme.buffers
+  Bytes buffer_bytes = 0;       // of the largest unit
+  friend bool operator==(const NvmeFile&, const NvmeFile&) = default;
 };
 
 /// What is gathered together, as the engine sees it.
@@ -180,6 +211,9 @@ struct Plan {
   Bytes arena_bytes = 0;                        // all that is allocated on the device
   Bytes pinned_bytes = 0;                       // all pinned host memory of offloaded parts
   Bytes pageable_bytes = 0;                     // all pageable host memory of offloaded parts
+  NvmeFile optimizer_file;                      // masters, states and gradients that rest on NVMe
+  NvmeFile parameter_file;                      // parameters that do
+  Bytes nvme_block_bytes = 0;                   // of one transfer; 0: nothing is on NVMe
   std::vector<std::string> promises;            // what is promised of the bits, in words
 
   /// Bytes of all blocks of a role, on every rank.

@@ -98,7 +98,7 @@ class Sharder {
     std::forward<Function>(function)(FullParameters<master_type>(engine_, summoned));
     if (write_back) engine_.write_back(summoned);
   }
-  /// What this rank holds of the parameter.
+  /// What this rank holds of the parameter; throws UsageError for what rests on NVMe.
   LocalShard local(Parameter parameter) const { return engine_.local(parameter.index); }
   /// A registered buffer: whole on every rank, never touched by the Sharder.
   template <class Element>

@@ -228,7 +228,7 @@ TEST_CASE("offload plan: what crosses in every step is pinned before what stays"
   CHECK(plan.pageable_bytes > 0);
 }
 
-TEST_CASE("offload plan: it is printed tier by tier and NVMe is refused") {
+TEST_CASE("offload plan: it is printed tier by tier") {
   const Plan plan = two_modules<strategy::FullShard>(4, optimizer_on_host);
   const std::string text = to_string(plan);
   CHECK(says(text, {"parameters rest on the device, optimizer and gradients on the host",
@@ -237,10 +237,84 @@ TEST_CASE("offload plan: it is printed tier by tier and NVMe is refused") {
   CHECK(text.find("pageable") == std::string::npos);
   CHECK(to_string(two_modules<strategy::FullShard>(4, {})).find("host memory") ==
         std::string::npos);
+}
+
+TEST_CASE("offload plan: fp32 AdamW, everything on NVMe") {
+  const Bytes p = many, page = 4096, module = 4 * p / 4 / 2;  // of one slice of one module
+  const Plan plan = two_modules<strategy::FullShard>(4, {Tier::Nvme, Tier::Nvme});
+  check_bytes(
+      plan, Memory::Device,
+      {{Role::GatherRing, 4 * p}, {Role::GradientRing, 4 * p}, {Role::Scratch, 2 * 4 * p / 2 / 4}});
+  check_bytes(plan, Memory::Nvme,  // parameters have a copy of their own
+              {{Role::Master, p}, {Role::Compute, p}, {Role::Gradient, p}, {Role::State, 2 * p}});
+  CHECK(plan.bytes(Memory::Nvme) == 5 * p);  // slices are whole pages here
+  REQUIRE(plan.optimizer_file.slots.size() == 4);
+  CHECK(plan.optimizer_file.slots[1] ==
+        NvmeSlot{NvmePart::Gradient, 0, 3 * module, module, 3 * module});
+  CHECK(plan.optimizer_file.slots[2] == NvmeSlot{NvmePart::Optimizer, 1, 4 * module, 3 * module});
+  CHECK(plan.parameter_file.slots ==
+        std::vector{NvmeSlot{NvmePart::Parameters, 0, 0, module},
+                    NvmeSlot{NvmePart::Parameters, 1, module, module}});
+  CHECK(plan.optimizer_file.buffers == 2);  // there are two units
+  CHECK(plan.optimizer_file.buffer_bytes == 4 * module);
+  CHECK(plan.parameter_file.buffer_bytes == module);
+  const Bytes block = Options().nvme.block_bytes;
+  check_bytes(plan, Memory::Pinned, {{Role::Staging, 2 * (4 + 1) * module + 2 * block}});
+  Options options;
+  options.nvme.buffers = 1;
+  options.nvme.block_bytes = page;
+  const Plan least = two_modules<strategy::FullShard>(4, {Tier::Nvme, Tier::Nvme}, options);
+  check_bytes(least, Memory::Pinned, {{Role::Staging, (4 + 1) * module + 2 * page}});
+}
+
+TEST_CASE("offload plan: slots are pages of a file, and hold what would rest elsewhere") {
+  for_random_cases(54, [&](const PlanCase& made) {
+    for (const OffloadTraits& offload :
+         {OffloadTraits{Tier::Nvme, Tier::Nvme}, OffloadTraits{Tier::Device, Tier::Nvme},
+          OffloadTraits{Tier::Nvme, Tier::Host}}) {
+      const Plan plan = planned(made, offload, made.options);
+      std::map<int, Bytes> in_buffers[2];  // by unit
+      for (const NvmeFile* file : {&plan.optimizer_file, &plan.parameter_file}) {
+        Bytes end = 0;
+        for (const NvmeSlot& slot : file->slots) {
+          CHECK(slot.offset == end);
+          CHECK(slot.bytes % 4096 == 0);
+          end += slot.bytes;
+          Bytes& used = in_buffers[file == &plan.parameter_file]
+                                  [plan.flats[static_cast<std::size_t>(slot.flat)].unit];
+          CHECK(slot.buffer_offset == used);
+          used += slot.bytes;
+          CHECK(used <= file->buffer_bytes);
+        }
+        CHECK(end == file->bytes);
+      }
+      for (const Block& block : plan.blocks)
+        if (block.memory == Memory::Pinned && block.role == Role::Staging && block.owner >= 2)
+          CHECK(block.offset % 4096 == 0);
+      if (offload.optimizer == Tier::Nvme) {
+        CHECK(plan.bytes(Role::Master, Memory::Nvme) == slices(plan, &Flat::master));
+        CHECK(plan.bytes(Role::State, Memory::Nvme) ==
+              plan.request.optimizer_states * slices(plan, &Flat::state));
+        CHECK(plan.bytes(Role::Gradient, Memory::Nvme) +
+                  plan.bytes(Role::ReducedGradient, Memory::Nvme) ==
+              slices(plan, &Flat::accumulate));
+      }
+      CHECK((plan.bytes(Role::Compute, Memory::Nvme) > 0) == (plan.parameter_file.buffers > 0));
+    }
+  });
+}
+
+TEST_CASE("offload plan: files are printed, and options without meaning refused") {
+  const Plan plan = two_modules<strategy::FullShard>(4, {Tier::Nvme, Tier::Nvme});
+  CHECK(says(to_string(plan),
+             {"parameters rest on the NVMe disk, optimizer and gradients on the NVMe disk",
+              "bytes per rank, NVMe", "masters, states, gradients: 4 slots",
+              std::to_string(plan.bytes(Memory::Nvme)).c_str()}));
   PlanRequest request = request_for<strategy::FullShard>(2);
-  for (const OffloadTraits& offload :
-       {OffloadTraits{Tier::Nvme, Tier::Host}, OffloadTraits{Tier::Device, Tier::Nvme}}) {
-    request.offload = offload;
-    CHECK(says(refusal(equal_modules(1, {8}), request, {}), {"NVMe", "host"}));
-  }
+  request.offload = {Tier::Nvme, Tier::Host};
+  Options options;
+  options.nvme.buffers = 0;
+  CHECK(says(refusal(equal_modules(1, {8}), request, options), {"nvme.buffers is 0"}));
+  options.nvme = {.block_bytes = 5000};
+  CHECK(says(refusal(equal_modules(1, {8}), request, options), {"nvme.block_bytes is 5000"}));
 }

@@ -281,8 +281,8 @@ TEST_CASE("offload: what cannot be done is refused before anything is allocated"
     CHECK(contains(refused(HostDevice(), {.offload = offload, .pinned_budget = -1}),
                    "pinned_budget is -1"));
   }
-  CHECK(
-      contains(refused(HostDevice(), {.offload = OffloadTraits{Tier::Nvme, Tier::Host}}), "NVMe"));
+  for (const OffloadTraits& offload : nvme_offloads)
+    CHECK(contains(refused(HostDevice(), {.offload = offload}), "Options::nvme.folder"));
 }
 
 TEST_CASE("offload: a new Sharder elsewhere goes on where the old one stands") {

@@ -202,6 +202,32 @@ struct Filled {
 
 }  // namespace
 
+namespace {
+
+/// As Engine::local, also of what rests on NVMe: then until the next call.
+LocalShard local_of(const Engine& engine, Rank shard_rank, int parameter) {
+  const auto at = static_cast<std::size_t>(parameter);
+  const int index = engine.plan().flat_of_parameter[at];
+  const Flat& flat = engine.plan().flats[static_cast<std::size_t>(index)];
+  const OffloadTraits& tiers = engine.plan().request.offload;
+  if ((flat.requires_grad ? tiers.optimizer : flat.parameters_rest) != Tier::Nvme)
+    return engine.local(parameter);
+  const FlatState state = engine.flat_state(index);
+  for (const Fragment& part : fragments(flat.layout, flat.partition, shard_rank)) {
+    if (part.parameter != engine.plan().slot_of_parameter[at]) continue;
+    LocalShard local;
+    local.offset = part.parameter_offset;
+    local.count = part.count;
+    local.master = state.master + part.slice_offset * size_of(flat.master);
+    for (std::byte* values : state.states)
+      local.states.push_back(values + part.slice_offset * size_of(flat.state));
+    return local;
+  }
+  return {};
+}
+
+}  // namespace
+
 void collect(Trainer& trainer, const TestModel& test, Communicator& communicator, Trained& into) {
   static std::mutex mutex;
   static Filled filled;
@@ -221,7 +247,8 @@ void collect(Trainer& trainer, const TestModel& test, Communicator& communicator
   {
     const std::lock_guard lock(mutex);
     for (std::size_t p = 0; p < parameters.size(); ++p) {
-      const LocalShard local = engine.local(static_cast<int>(p));
+      const LocalShard local =
+          local_of(engine, communicator.rank() % trainer.plan().shard_group, static_cast<int>(p));
       const Flat& flat =
           trainer.plan().flats[static_cast<std::size_t>(trainer.plan().flat_of_parameter[p])];
       const auto add = [&](std::vector<std::byte>& whole, std::vector<bool>& done,
