@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -30,13 +31,14 @@ class ValueBuilder {
   bool binary(Json::binary_t&) { return false; }
   bool start_object(std::size_t) { return open(Map()); }
   bool start_array(std::size_t) { return open(List()); }
-  bool end_object() { return close(); }
+  bool end_object() {
+    if (const std::string* key = repeated_key(*open_.back()->map()))
+      throw RequestError(fmt::format("{}: the key '{}' is given twice", source_, brief(*key)));
+    return close();
+  }
   bool end_array() { return close(); }
   bool key(std::string& name) {
-    auto& map = std::get<Map>(open_.back()->data);
-    if (find(map, name) != nullptr)
-      throw RequestError(fmt::format("{}: the key '{}' is given twice", source_, name));
-    map.emplace_back(std::move(name), Value());
+    std::get<Map>(open_.back()->data).emplace_back(std::move(name), Value());
     return true;
   }
   template <class Exception>
@@ -174,6 +176,21 @@ const Value* find(const Map& map, std::string_view key) {
   for (const auto& [name, value] : map)
     if (name == key) return &value;
   return nullptr;
+}
+
+const std::string* repeated_key(const Map& map) {
+  std::vector<const std::string*> keys;
+  keys.reserve(map.size());
+  for (const auto& entry : map) keys.push_back(&entry.first);
+  std::sort(keys.begin(), keys.end(), [](const auto* a, const auto* b) { return *a < *b; });
+  const auto same = std::adjacent_find(keys.begin(), keys.end(),
+                                       [](const auto* a, const auto* b) { return *a == *b; });
+  return same == keys.end() ? nullptr : *same;
+}
+
+std::string brief(std::string_view text) {
+  constexpr std::size_t most = 100;
+  return text.size() <= most ? std::string(text) : std::string(text.substr(0, most)) + "...";
 }
 
 std::string to_string(const Value& value) { return dump(value, false); }

@@ -1,6 +1,7 @@
 // ds_config.json: what is common to the whole training, precision and optimizer.
 #include <fmt/format.h>
 
+#include "cpp_text.hpp"
 #include "error.hpp"
 #include "known_keys.hpp"
 #include "read_optimizer.hpp"
@@ -120,8 +121,10 @@ void read_bf16(Section& bf16, Setting& setting) {
 
 void read_precision(Section& file, Setting& setting, const std::optional<Mixed>& mixed) {
   std::optional<Section> fp16 = file.section("fp16");
-  const char* name = file.has("bf16") ? "bf16" : "bfloat16";
-  std::optional<Section> bf16 = file.section(name);
+  std::optional<Section> bf16 = file.section("bf16");
+  std::optional<Section> older = file.section("bfloat16");
+  if (bf16 && older) file.fail("bfloat16", "is the older name of bf16, and both are given");
+  if (older) bf16 = std::move(older);
   const bool is_fp16 = is_enabled(fp16, Mixed::Fp16, mixed);
   const bool is_bf16 = is_enabled(bf16, Mixed::Bf16, mixed);
   if (is_fp16 && is_bf16) file.fail("fp16", "and bf16 are both enabled, which contradicts itself");
@@ -137,6 +140,16 @@ std::optional<Type> type_named(const std::optional<std::string>& name) {
   if (!name) return {};
   if (*name == "fp32" || *name == "float32") return Type::Float32;
   return *name == "bf16" || *name == "bfloat16" ? Type::BFloat16 : Type::Float16;
+}
+
+/// `there`: the dtype in which DeepSpeed adds the gradients of micro-steps.
+void note_accumulation(Type there, Setting& setting) {
+  const bool wide_here = choose_precision(setting).roles.accumulate == flatshard::DType::Float32;
+  if (wide_here == (there == Type::Float32)) return;
+  setting.note(other, "data_types.grad_accum_dtype",
+               wide_here ? "gradients of micro-steps are added in 16 bits there, in fp32 here."
+                         : "gradients of micro-steps are added in fp32 there, in 16 bits here; the "
+                           "third argument of precision::Full changes that.");
 }
 
 void read_types(Section& file, Setting& setting) {
@@ -156,13 +169,15 @@ void read_types(Section& file, Setting& setting) {
   std::optional<Type> accumulate;
   if (types) {
     accumulate = type_named(types->choice("grad_accum_dtype", names));
-    types->skip("param_dtype");
-    types->skip("buffer_dtype");
+    if (types->choice("param_dtype", names))
+      setting.note(other, "data_types.param_dtype",
+                   "is ParameterOptions::dtype here, for each parameter.");
+    if (types->choice("buffer_dtype", names))
+      setting.note(other, "data_types.buffer_dtype",
+                   "is the dtype given to Module::add_buffer here.");
     types->expect_all_read();
   }
-  if (setting.mixed != Mixed::No && accumulate.value_or(computed) != Type::Float32)
-    setting.note(other, "data_types.grad_accum_dtype",
-                 "gradients of micro-steps are added in 16 bits there, in fp32 here.");
+  if (setting.mixed != Mixed::No) note_accumulation(accumulate.value_or(computed), setting);
 }
 
 void read_batch(Section& file, Setting& setting) {

@@ -1,4 +1,6 @@
 // The keys of Accelerate's fsdp_config.
+#include <fmt/format.h>
+
 #include <array>
 
 #include "error.hpp"
@@ -47,7 +49,13 @@ void read_strategy_1(Section& fsdp, Setting& setting) {
 
 /// FSDP 2: resharding or not, and over how many ranks.
 void read_strategy_2(Section& fsdp, const Value& parallelism, Setting& setting) {
-  const bool reshards = fsdp.boolean("fsdp_reshard_after_forward").value_or(true);
+  constexpr std::string_view key = "fsdp_reshard_after_forward";
+  if (const Value* value = fsdp.value(key); value != nullptr && value->integer() != nullptr)
+    fsdp.fail(key, fmt::format("must be true or false, not {0}, as Accelerate demands; torch's own "
+                               "reshard_after_forward={0} is strategy::FullShardSecondary with "
+                               "Options::shard_group {0} here",
+                               *value->integer()));
+  const bool reshards = fsdp.boolean(key).value_or(true);
   setting.strategy = reshards ? Strategy::FullShard : Strategy::ShardGradOp;
   if (fsdp.skip("fsdp_sharding_strategy"))
     setting.note(NoteKind::Ignored, "fsdp_sharding_strategy",
@@ -103,11 +111,14 @@ void read_wrap(Section& fsdp, Setting& setting) {
 }
 
 void read_prefetch(Section& fsdp, Setting& setting) {
-  const auto name =
-      fsdp.choice(fsdp.has("fsdp_backward_prefetch") ? "fsdp_backward_prefetch"
-                                                     : "fsdp_backward_prefetch_policy",
-                  {"BACKWARD_PRE", "BACKWARD_POST", "NO_PREFETCH"});
-  if (fsdp.has("fsdp_backward_prefetch")) fsdp.skip("fsdp_backward_prefetch_policy");
+  const auto choice = [&](const char* key) {
+    return fsdp.choice(key, {"BACKWARD_PRE", "BACKWARD_POST", "NO_PREFETCH"});
+  };
+  const auto newer = choice("fsdp_backward_prefetch");
+  const auto older = choice("fsdp_backward_prefetch_policy");
+  if (newer && older && newer != older)
+    fsdp.fail("fsdp_backward_prefetch_policy", "contradicts fsdp_backward_prefetch");
+  const auto name = newer ? newer : older;
   const std::optional<bool> forward = fsdp.boolean("fsdp_forward_prefetch");
   if (setting.framework == Framework::Fsdp2) {
     if (forward.value_or(false))

@@ -129,9 +129,12 @@ void read_stage_3(Section& zero, bool is_stage_3, Setting& setting) {
   const auto live = zero.whole("stage3_max_live_parameters");
   const auto bucket = zero.whole("stage3_prefetch_bucket_size");
   const bool has_reuse = zero.whole("stage3_max_reuse_distance").has_value();
-  const auto save16 = zero.boolean(zero.has("stage3_gather_fp16_weights_on_model_save")
-                                       ? "stage3_gather_fp16_weights_on_model_save"
-                                       : "stage3_gather_16bit_weights_on_model_save");
+  const auto older = zero.boolean("stage3_gather_fp16_weights_on_model_save");
+  const auto newer = zero.boolean("stage3_gather_16bit_weights_on_model_save");
+  if (older && newer && older != newer)
+    zero.fail("stage3_gather_fp16_weights_on_model_save",
+              "contradicts stage3_gather_16bit_weights_on_model_save");
+  const auto save16 = newer ? newer : older;
   if (!is_stage_3) {
     for (const char* key : stage_3_keys)
       if (zero.has(key)) setting.note(ignored, zero.name_of(key), "is read only at stage 3.");

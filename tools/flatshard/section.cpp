@@ -34,12 +34,15 @@ std::vector<std::string> split_at_commas(const std::string& text) {
   return parts;
 }
 
+std::string shown(const Value& value) { return brief(to_string(value)); }
+
+/// Numbers beyond 64 bits become the nearest: their bounds refuse them.
 std::optional<std::int64_t> as_whole(const Value& value) {
   if (const std::int64_t* integer = value.integer()) return *integer;
   const double* number = value.number();
   constexpr double limit = 9.2e18;
-  if (number == nullptr || std::floor(*number) != *number || std::abs(*number) > limit) return {};
-  return static_cast<std::int64_t>(*number);
+  if (number == nullptr || std::floor(*number) != *number) return {};
+  return static_cast<std::int64_t>(std::clamp(*number, -limit, limit));
 }
 
 }  // namespace
@@ -50,11 +53,11 @@ Section::Section(const Value& value, std::string source, std::string path)
       path_(std::move(path)) {
   if (map_ == nullptr)
     throw RequestError(fmt::format("{}: {} must be a map of keys and values, not {}", source_,
-                                   path_.empty() ? "the file" : path_, to_string(value)));
+                                   path_.empty() ? "the file" : path_, shown(value)));
 }
 
 std::string Section::name_of(std::string_view key) const {
-  return path_.empty() ? std::string(key) : fmt::format("{}.{}", path_, key);
+  return path_.empty() ? brief(key) : fmt::format("{}.{}", path_, brief(key));
 }
 
 void Section::fail(std::string_view key, const std::string& what) const {
@@ -90,7 +93,7 @@ std::optional<bool> Section::boolean(std::string_view key) {
   const std::string* text = found->text();  // Accelerate passes all values on as words
   if (text != nullptr && upper_case(*text) == "TRUE") return true;
   if (text != nullptr && upper_case(*text) == "FALSE") return false;
-  fail(key, "must be true or false, not " + to_string(*found));
+  fail(key, "must be true or false, not " + shown(*found));
 }
 
 std::optional<std::int64_t> Section::whole(std::string_view key, std::int64_t least,
@@ -98,9 +101,9 @@ std::optional<std::int64_t> Section::whole(std::string_view key, std::int64_t le
   const Value* found = look_up(key);
   if (found == nullptr) return {};
   const std::optional<std::int64_t> number = as_whole(*found);
-  if (!number) fail(key, "must be a whole number, not " + to_string(*found));
-  if (*number < least) fail(key, fmt::format("must be at least {}, not {}", least, *number));
-  if (*number > most) fail(key, fmt::format("must be at most {}, not {}", most, *number));
+  if (!number) fail(key, "must be a whole number, not " + shown(*found));
+  if (*number < least) fail(key, fmt::format("must be at least {}, not {}", least, shown(*found)));
+  if (*number > most) fail(key, fmt::format("must be at most {}, not {}", most, shown(*found)));
   return number;
 }
 
@@ -109,8 +112,7 @@ std::optional<double> Section::number(std::string_view key, double least) {
   if (found == nullptr) return {};
   const double* real = found->number();
   const std::int64_t* integer = found->integer();
-  if (real == nullptr && integer == nullptr)
-    fail(key, "must be a number, not " + to_string(*found));
+  if (real == nullptr && integer == nullptr) fail(key, "must be a number, not " + shown(*found));
   const double number = real != nullptr ? *real : static_cast<double>(*integer);
   if (!(number >= least) || !std::isfinite(number))
     fail(key, fmt::format("must be a finite number of at least {}, not {}", least, number));
@@ -120,7 +122,7 @@ std::optional<double> Section::number(std::string_view key, double least) {
 std::optional<std::string> Section::text(std::string_view key) {
   const Value* found = look_up(key);
   if (found == nullptr) return {};
-  if (found->text() == nullptr) fail(key, "must be a word, not " + to_string(*found));
+  if (found->text() == nullptr) fail(key, "must be a word, not " + shown(*found));
   return *found->text();
 }
 
@@ -132,17 +134,17 @@ std::optional<std::string> Section::choice(std::string_view key,
       found->text() != nullptr ? upper_case(*found->text()) : to_string(*found);
   for (const std::string_view name : names)
     if (upper_case(name) == given) return std::string(name);
-  fail(key, fmt::format("must be one of {}, not {}", fmt::join(names, ", "), to_string(*found)));
+  fail(key, fmt::format("must be one of {}, not {}", fmt::join(names, ", "), shown(*found)));
 }
 
 std::vector<std::string> Section::names(std::string_view key) {
   const Value* found = look_up(key);
   if (found == nullptr) return {};
   if (const std::string* text = found->text()) return split_at_commas(*text);
-  if (found->list() == nullptr) fail(key, "must be names, not " + to_string(*found));
+  if (found->list() == nullptr) fail(key, "must be names, not " + shown(*found));
   std::vector<std::string> all;
   for (const Value& entry : *found->list()) {
-    if (entry.text() == nullptr) fail(key, "must be names, not " + to_string(entry));
+    if (entry.text() == nullptr) fail(key, "must be names, not " + shown(entry));
     all.push_back(*entry.text());
   }
   return all;
@@ -159,7 +161,7 @@ void Section::expect_all_read() const {
   for (const auto& [key, value] : *map_)
     if (!asked_.contains(key))
       fail(key, fmt::format("is not a key that exists here; near to it: {}",
-                            fmt::join(flatshard::nearest_names(key, known), ", ")));
+                            fmt::join(flatshard::nearest_names(brief(key), known), ", ")));
 }
 
 }  // namespace flatshard_tool

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <initializer_list>
-#include <limits>
 #include <optional>
 #include <set>
 #include <string>
@@ -25,7 +24,7 @@ class Section {
   std::optional<bool> boolean(std::string_view key);
   /// Whole numbers may be written as 5e8.
   std::optional<std::int64_t> whole(std::string_view key, std::int64_t least = 0,
-                                    std::int64_t most = std::numeric_limits<std::int64_t>::max());
+                                    std::int64_t most = std::int64_t{1} << 60);
   std::optional<double> number(std::string_view key, double least = 0);
   std::optional<std::string> text(std::string_view key);
   /// One of `names`, in any case; as written in `names`.

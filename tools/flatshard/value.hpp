@@ -52,8 +52,13 @@ Map map_of(std::initializer_list<Entry> entries);
 /// The entry of that key; nullptr when there is none.
 const Value* find(const Map& map, std::string_view key);
 
-/// On one line, for messages: JSON.
+/// A key that the map has twice; nullptr when each is there once. In n log n: files are others'.
+const std::string* repeated_key(const Map& map);
+
+/// On one line: JSON.
 std::string to_string(const Value& value);
+/// For messages: no more than the beginning of a text.
+std::string brief(std::string_view text);
 
 /// The text of `source` (a name for messages), a JSON document. Throws RequestError with line and
 /// column on bad syntax, a key that is given twice, more than 100 levels, a number that is too

@@ -112,11 +112,16 @@ class Converter {
     Map map;
     for (const auto& entry : node) {
       if (!entry.first.IsScalar()) fail(entry.first, "a key must be a word");
-      const std::string& key = entry.first.Scalar();
-      if (find(map, key) != nullptr) fail(entry.first, "the key '" + key + "' is given twice");
-      map.emplace_back(key, convert(entry.second, level + 1));
+      map.emplace_back(entry.first.Scalar(), convert(entry.second, level + 1));
     }
+    if (const std::string* key = repeated_key(map)) fail_twice(node, *key);
     return map;
+  }
+  [[noreturn]] void fail_twice(const YAML::Node& map, const std::string& key) const {
+    YAML::Node last = map;
+    for (const auto& entry : map)
+      if (entry.first.Scalar() == key) last.reset(entry.first);
+    fail(last, "the key '" + brief(key) + "' is given twice");
   }
   [[noreturn]] void fail(const YAML::Node& node, const std::string& what) const {
     throw RequestError(fmt::format("{}, line {}: {}", source_, node.Mark().line + 1, what));
