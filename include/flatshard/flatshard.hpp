@@ -72,6 +72,7 @@
 #include <flatshard/io/slot_pipeline.hpp>
 #include <flatshard/io/slot_store.hpp>
 #include <flatshard/io/transfer_queue.hpp>
+#include <flatshard/io/write_behind.hpp>
 
 #include <flatshard/comm/call.hpp>
 #include <flatshard/comm/communicator.hpp>

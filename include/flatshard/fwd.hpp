@@ -74,6 +74,8 @@ class IntegrityError;
 struct FileRange;
 struct ReadAheadOptions;
 class ReadAhead;
+struct WriteBehindOptions;
+class WriteBehind;
 enum class IoBackend : std::uint8_t;
 struct Transfer;
 struct TransferResult;

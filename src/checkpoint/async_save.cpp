@@ -90,8 +90,11 @@ class AsyncSaver::Parts {
  private:
   /// What belongs to the save in flight.
   struct Save {
-    Save(const SaveLayout& layout, Manifest described)
-        : manifest(std::move(described)), writer(layout) {}
+    Save(const SaveLayout& layout, Manifest described, MemoryResource& memory,
+         const SaveOptions& options)
+        : manifest(std::move(described)), writer(layout, memory, options) {
+      writer.reserve();  // not while training goes on
+    }
     Manifest manifest;
     detail::RangeWriter writer;
     std::unique_ptr<Commit> commit;
@@ -119,7 +122,8 @@ class AsyncSaver::Parts {
 void AsyncSaver::Parts::begin(const std::vector<std::pair<std::string, std::string>>& user) {
   engine_.begin_state_read("AsyncSaver::save()");
   if (!user.empty()) options_.user = user;
-  auto save = std::make_unique<Save>(layout_, detail::describe(engine_, options_));
+  auto save = std::make_unique<Save>(layout_, detail::describe(engine_, options_),
+                                     engine_.device().host_memory(), options_);
   save->commit = std::make_unique<Commit>(
       agreement_, detail::commit_options(options_, layout_, save->manifest.step),
       detail::operations_of(options_));

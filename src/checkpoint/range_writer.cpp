@@ -2,15 +2,27 @@
 
 #include <flatshard/io/crc32c.hpp>
 
+#include <algorithm>
+
 namespace flatshard::detail {
 
 namespace {
+
+constexpr Bytes longest_block = Bytes{1} << 20;
 
 std::span<const std::byte> bytes_of(const std::string& head) {
   return std::as_bytes(std::span(head));
 }
 
 }  // namespace
+
+RangeWriter::RangeWriter(const SaveLayout& layout, MemoryResource& memory,
+                         const SaveOptions& options)
+    : layout_(layout),
+      files_(layout.files.size()),
+      behind_(memory, {.block_bytes = std::min(options.block_bytes, longest_block),
+                       .page_cache = options.page_cache,
+                       .operations = options.operations}) {}
 
 void RangeWriter::create(const Folder& stage) {
   for (std::size_t index = 0; index < layout_.files.size(); ++index) {
@@ -33,13 +45,19 @@ File& RangeWriter::file(const Folder& stage, int index) {
   return *files_[at];
 }
 
+/// In parts that are still in the processor's cache when they are copied.
 void RangeWriter::write(const Folder& stage, const WriteJob& job, Elements first,
                         std::span<const std::byte> bytes) {
-  const Bytes skipped = first * size_of(job.into.dtype);
-  count(job, job.first_byte() + skipped, bytes);
+  constexpr auto part_bytes = static_cast<std::size_t>(longest_block);
+  Bytes skipped = first * size_of(job.into.dtype);
   File& into = file(stage, job.into.file);
-  into.write(job.offset() + skipped, bytes);
-  into.hint(FileHint::StartWriteback, job.offset() + skipped, static_cast<Bytes>(bytes.size()));
+  while (!bytes.empty()) {
+    const auto part = bytes.first(std::min(bytes.size(), part_bytes));
+    count(job, job.first_byte() + skipped, part);
+    behind_.write(into, job.offset() + skipped, part);
+    skipped += static_cast<Bytes>(part.size());
+    bytes = bytes.subspan(part.size());
+  }
 }
 
 void RangeWriter::count(const WriteJob& job, Bytes first, std::span<const std::byte> bytes) {
@@ -57,6 +75,7 @@ void RangeWriter::count(const WriteJob& job, Bytes first, std::span<const std::b
 }
 
 void RangeWriter::finish() {
+  behind_.wait();
   for (std::optional<File>& file : files_) {
     if (!file) continue;
     file->synchronize();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <flatshard/io/folder.hpp>
+#include <flatshard/io/write_behind.hpp>
 
 #include <optional>
 #include <span>
@@ -12,11 +13,14 @@
 
 namespace flatshard::detail {
 
-/// One thread at a time. Errors are IoErrors.
+/// One thread at a time. Errors are IoErrors, perhaps of an earlier write.
 class RangeWriter {
  public:
-  explicit RangeWriter(const SaveLayout& layout) : layout_(layout), files_(layout.files.size()) {}
+  /// What is written past the page cache passes through `memory`.
+  RangeWriter(const SaveLayout& layout, MemoryResource& memory, const SaveOptions& options);
 
+  /// Takes that memory now.
+  void reserve() { behind_.reserve(); }
   /// Makes all files, with their sizes and heads: one rank does so before the others open them.
   void create(const Folder& stage);
   /// Elements of the job from `first` (within the piece) on, as the file has them.
@@ -34,6 +38,7 @@ class RangeWriter {
   const SaveLayout& layout_;
   std::vector<std::optional<File>> files_;
   std::vector<RangeDigest> digests_;
+  WriteBehind behind_;  // after the files that it writes
 };
 
 }  // namespace flatshard::detail

@@ -22,7 +22,7 @@ struct Saving {
         manifest(detail::describe(engine, options)),
         agreement(engine.communicator(), engine.device()),
         staging(engine.device(), options.block_bytes),
-        writer(layout) {}
+        writer(layout, engine.device().host_memory(), options) {}
 
   Rank rank() const { return agreement.rank(); }
   std::vector<WriteJob> jobs(Rank of) const {

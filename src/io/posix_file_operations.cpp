@@ -69,8 +69,10 @@ class PosixFileOperations final : public FileOperations {
     return detail::open_beneath(folder, path, flags | O_CLOEXEC, mode);
   }
   int reopen_past_cache(int file) override {
+    const int flags = or_errno(::fcntl(file, F_GETFL));
+    if (flags < 0) return flags;
     const std::string path = "/proc/self/fd/" + std::to_string(file);
-    return or_errno(::open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC));
+    return or_errno(::open(path.c_str(), (flags & O_ACCMODE) | O_DIRECT | O_CLOEXEC));
   }
   int close(int file) override { return or_errno(::close(file)); }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 
 using namespace flatshard;
@@ -11,7 +12,7 @@ using namespace flatshard;
 namespace flatshard_test {
 namespace {
 
-constexpr std::size_t sector = 512;
+constexpr std::size_t sector = 512, block = 4096;
 constexpr Bytes free_space = Bytes{1} << 40;
 
 std::size_t position(Bytes offset) { return static_cast<std::size_t>(offset); }
@@ -124,9 +125,17 @@ ModelDisk::Handle* ModelDisk::handle(int file) {
   return found == handles_.end() ? nullptr : &found->second;
 }
 
-int ModelDisk::hand_out(Node node) {
-  handles_[next_handle_] = {node};
+int ModelDisk::hand_out(Node node, bool whole_blocks) {
+  handles_[next_handle_] = {node, whole_blocks};
   return next_handle_++;
+}
+
+int ModelDisk::refusal(int file, const void* data, std::size_t bytes, Bytes offset) {
+  const Handle* const found = handle(file);
+  if (dead_ || found == nullptr) return dead_ ? -EIO : -EBADF;
+  const bool whole = position(offset) % block == 0 && bytes % block == 0 &&
+                     reinterpret_cast<std::uintptr_t>(data) % block == 0;
+  return found->whole_blocks && !whole ? -EINVAL : 0;
 }
 
 int ModelDisk::find(int folder, const std::string& path, Name& name) {
@@ -166,6 +175,13 @@ int ModelDisk::open_beneath(int folder, const std::string& path, int flags, unsi
   return open(folder, path, flags, mode);
 }
 
+int ModelDisk::reopen_past_cache(int file) {
+  const std::lock_guard hold(mutex_);
+  const Handle* const found = handle(file);
+  if (dead_ || found == nullptr) return dead_ ? -EIO : -EBADF;
+  return hand_out(found->node, true);
+}
+
 int ModelDisk::close(int file) {
   const std::lock_guard hold(mutex_);
   return handles_.erase(file) == 1 ? 0 : -EBADF;
@@ -173,9 +189,8 @@ int ModelDisk::close(int file) {
 
 std::int64_t ModelDisk::pread(int file, void* data, std::size_t bytes, Bytes offset) {
   const std::lock_guard hold(mutex_);
-  const Handle* const found = handle(file);
-  if (dead_ || found == nullptr) return dead_ ? -EIO : -EBADF;
-  const Content& content = nodes_[found->node].now;
+  if (const int result = refusal(file, data, bytes, offset); result < 0) return result;
+  const Content& content = nodes_[handle(file)->node].now;
   const std::size_t begin = std::min(position(offset), content.size());
   const std::size_t count = std::min(bytes, content.size() - begin);
   if (count > 0) std::memcpy(data, content.data() + begin, count);
@@ -184,10 +199,9 @@ std::int64_t ModelDisk::pread(int file, void* data, std::size_t bytes, Bytes off
 
 std::int64_t ModelDisk::pwrite(int file, const void* data, std::size_t bytes, Bytes offset) {
   const std::lock_guard hold(mutex_);
-  const Handle* const found = handle(file);
-  if (dead_ || found == nullptr) return dead_ ? -EIO : -EBADF;
+  if (const int result = refusal(file, data, bytes, offset); result < 0) return result;
   const auto* const from = static_cast<const std::byte*>(data);
-  change(found->node, Write{{}, position(offset), {from, from + bytes}});
+  change(handle(file)->node, Write{{}, position(offset), {from, from + bytes}});
   return static_cast<std::int64_t>(bytes);
 }
 

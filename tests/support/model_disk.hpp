@@ -47,6 +47,7 @@ class ModelDisk final : public flatshard::FileOperations {
 
   int open(int folder, const std::string& path, int flags, unsigned mode) override;
   int open_beneath(int folder, const std::string& path, int flags, unsigned mode) override;
+  int reopen_past_cache(int file) override;
   int close(int file) override;
   std::int64_t pread(int file, void* data, std::size_t bytes, flatshard::Bytes offset) override;
   std::int64_t pwrite(int file, const void* data, std::size_t bytes,
@@ -90,6 +91,7 @@ class ModelDisk final : public flatshard::FileOperations {
   };
   struct Handle {
     Node node = 0;
+    bool whole_blocks = false;  // past the cache
     bool has_lock = false;
   };
   struct Name {
@@ -105,7 +107,9 @@ class ModelDisk final : public flatshard::FileOperations {
   void change(Node folder, Naming naming);
   Node make(bool is_folder);
   Handle* handle(int file);
-  int hand_out(Node node);
+  int hand_out(Node node, bool whole_blocks = false);
+  /// A negative errno, or 0: the file can be written or read so.
+  int refusal(int file, const void* data, std::size_t bytes, flatshard::Bytes offset);
   /// A negative errno, or 0 and what the path names.
   int find(int folder, const std::string& path, Name& name);
   int remove(int folder, const std::string& path, bool is_folder);

@@ -15,9 +15,10 @@ Bytes snapshot_bytes(const Plan& plan, const Model& model, const Optimizer& opti
                      const SaveOptions& options = {});
 
 /// Saves in the background, one at a time: save() copies what this rank writes to host memory
-/// (snapshot_bytes, kept as long as this lives), and a thread writes it. That thread never uses the
-/// training communicator: ranks agree over one split off at construction, from the thread where a
-/// communicator allows that (Communicator::any_thread), else inside poll(), wait() and save().
+/// (snapshot_bytes, kept as long as this lives), and a thread writes it, through four blocks of at
+/// most 1 MiB. That thread never uses the training communicator: ranks agree over one split off at
+/// construction, from the thread where a communicator allows that (Communicator::any_thread), else
+/// inside poll(), wait() and save().
 ///
 /// All member functions but the destructor are collective, called by the thread that trains. The
 /// Sharder must outlive it. An error of the background surfaces at the next of these calls, alike

@@ -31,6 +31,9 @@ struct SaveOptions {
   Retention retention = {};                      // of older checkpoints
   Bytes reserve = Bytes{64} << 20;               // to be left free on the disk
   Bytes block_bytes = Bytes{8} << 20;            // of each staging buffer: a save needs at most two
+                                                 // and four of at most 1 MiB to write from
+  bool page_cache = false;  // false: ranks write past the system's page cache where they can; true:
+                            // through it, for files that will soon be read again
   std::vector<std::pair<std::string, std::string>> user =
       {};                                // into the manifest: data position...
   FileOperations* operations = nullptr;  // none: the operating system's

@@ -38,8 +38,9 @@ class File {
   /// In bytes, as of now.
   Bytes size() const;
 
-  /// The same file once more, for reading past the page cache in whole blocks of 4096 bytes
-  /// (memory, offset and count); none where the system or the file system does not do that.
+  /// The same file once more, for reading (and writing, if this is) past the page cache in whole
+  /// blocks of 4096 bytes (memory, offset and count); none where the system or the file system does
+  /// not do that.
   std::optional<File> reopen_past_cache() const;
 
   /// Exactly data.size() bytes from `offset` on. Continues short transfers, EINTR and EAGAIN; an

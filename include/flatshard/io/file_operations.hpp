@@ -58,8 +58,9 @@ class FileOperations {
   virtual int open(int folder, const std::string& path, int flags, unsigned mode) = 0;
   /// As open, of what lies in the tree under `folder` and is reached through no symbolic link.
   virtual int open_beneath(int folder, const std::string& path, int flags, unsigned mode) = 0;
-  /// A second descriptor of an open file, for reading past the page cache (O_DIRECT): offsets,
-  /// counts and memory of its transfers are multiples of 4096. -EOPNOTSUPP where there is none.
+  /// A second descriptor of an open file, with the same access, for transfers past the page cache
+  /// (O_DIRECT): their offsets, counts and memory are multiples of 4096. -EOPNOTSUPP where there is
+  /// none.
   virtual int reopen_past_cache(int file);
   /// As close(2).
   virtual int close(int file) = 0;

@@ -5,7 +5,9 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <optional>
 #include <set>
 
 #include "random.hpp"
@@ -53,6 +55,29 @@ TEST_CASE("what is synchronized survives, with its entry; the rest may or may no
   CHECK(text_of(root, "a") == "hello world");
   CHECK(text_of(Folder::open("/", *crashed(disk, Fate::Dropped)), "a") == "hello");
   CHECK(text_of(Folder::open("/", *crashed(disk, Fate::Kept)), "a") == "hello world");
+}
+
+TEST_CASE("past the cache, too, nothing is durable before a synchronize, and blocks are whole") {
+  ModelDisk disk;
+  const Folder root = Folder::open("/", disk);
+  File file = root.create("a");
+  file.allocate(10000);
+  file.synchronize();
+  root.synchronize();
+  std::optional<File> past_cache = file.reopen_past_cache();
+  REQUIRE(past_cache);
+  alignas(4096) static std::byte bytes[4096 + 1];
+  std::fill(std::begin(bytes), std::end(bytes), std::byte{'x'});
+  const std::span<const std::byte> all(bytes);
+  for (const auto& [offset, data] :
+       {std::pair(Bytes{1}, all.first(4096)), std::pair(Bytes{4096}, all.subspan(1)),
+        std::pair(Bytes{4096}, all.first(4095))})
+    CHECK_THROWS_AS(past_cache->write(offset, data), IoError);
+  past_cache->write(4096, all.first(4096));
+  CHECK(text_of(root, "a").substr(4096, 4096) == std::string(4096, 'x'));
+  CHECK(text_of(Folder::open("/", *crashed(disk, Fate::Dropped)), "a") == std::string(10000, 0));
+  file.synchronize();
+  CHECK(text_of(Folder::open("/", *crashed(disk, Fate::Dropped)), "a") == text_of(root, "a"));
 }
 
 TEST_CASE("an entry without its bytes is an empty file") {

@@ -17,11 +17,12 @@ using flatshard_test::CrashScenario;
 
 constexpr const char* folder_name = "/run";
 
-/// Two small tensors and one that straddles the ranks, with one optimizer state each.
+/// Tensors that straddle the ranks, of some blocks that go past the page cache and what is left at
+/// their ends, and a small one; with one optimizer state each.
 struct SmallRun {
   explicit SmallRun(Communicator& communicator) {
     Module module = model.module("m");
-    module.add("w", {21, 9});
+    module.add("w", {70, 61});
     module.add("b", {5});
     Options options;
     options.device = &device;
@@ -60,7 +61,7 @@ bool save_by_all(std::int64_t step, Writers writers, const std::vector<FileOpera
     SaveOptions options;
     options.folder = folder_name;
     options.writers = writers;
-    options.max_file_bytes = 1000;
+    options.max_file_bytes = 17'200;
     options.block_bytes = 4096;
     options.operations = disks[static_cast<std::size_t>(communicator.rank())];
     try {

@@ -215,23 +215,28 @@ TEST_CASE("a failure of one rank fails the save on all with one message; trainin
 }
 
 /// What save_checkpoint and load_checkpoint take beside the Plan.
-TEST_CASE("staging is bounded by two blocks, and by none where nothing is converted") {
+TEST_CASE("a save takes two blocks to convert in and four to write from, or none") {
   const ScratchFolder folder;
-  for (const bool converts : {false, true}) {
+  const bool past_cache = File::create(folder / "x").reopen_past_cache().has_value();
+  for (const auto& [converts, page_cache] : {std::pair(false, false), std::pair(false, true),
+                                             std::pair(true, false), std::pair(true, true)}) {
     Training training;
     training.world = 2;
     training.steps = 1;
-    training.hooks.after_training = [&](Trainer& trainer, Communicator&) {
+    training.hooks.after_training = [&, converts = converts, page_cache = page_cache](
+                                        Trainer& trainer, Communicator&) {
       Device& device = trainer.engine().device();
       const Bytes before = device.memory().allocated();
       const Bytes host_before = device.host_memory().high_water();
       SaveOptions options;
-      options.folder = folder / (converts ? "a" : "b");
+      options.folder = folder / ("run" + std::to_string(converts) + std::to_string(page_cache));
       options.block_bytes = 4096;
+      options.page_cache = page_cache;
       if (converts) options.model_dtype = DType::BFloat16;
       save_checkpoint(trainer.engine(), options);
       CHECK(device.memory().allocated() == before);
-      CHECK(device.host_memory().high_water() - host_before == (converts ? 4096 : 0));
+      const Bytes taken = device.host_memory().high_water() - host_before;
+      CHECK(taken == (converts ? 4096 : 0) + (page_cache || !past_cache ? 0 : 4 * 4096));
     };
     train(training);
   }
