@@ -60,7 +60,7 @@ void note_rest(const Setting& setting, int stage, Equivalent& result) {
                      "DeepSpeed prefetches by itself, from stage3_prefetch_bucket_size and "
                      "stage3_max_live_parameters, and keeps parameters of at most 100000 elements "
                      "whole."});
-  if (setting.whole_checkpoint)
+  if (setting.whole_checkpoint && stage == 3)
     notes.push_back({other, "fsdp_state_dict_type",
                      "zero3_save_16bit_model saves 16 bits, FULL_STATE_DICT the flat parameters' "
                      "dtype; zero_to_fp32.py recovers fp32."});
