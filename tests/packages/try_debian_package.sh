@@ -23,8 +23,13 @@ mirror=$(apt-get indextargets --format '$(SITE) $(RELEASE)' | awk -v release="$V
 system=$(mktemp -d)
 trap 'rm -rf "$system"' EXIT
 chmod 755 "$system" # apt leaves root for its downloads
-timeout 600 debootstrap --variant=minbase --include=ca-certificates "$VERSION_CODENAME" "$system" "$mirror" >"$packages/debootstrap.log" 2>&1 ||
-  { tail -n 20 "$packages/debootstrap.log"; skip "debootstrap could not make a system"; }
+limit=1200
+timeout $limit debootstrap --variant=minbase --include=ca-certificates "$VERSION_CODENAME" "$system" "$mirror" >"$packages/debootstrap.log" 2>&1 || {
+  status=$?
+  tail -n 20 "$packages/debootstrap.log"
+  [ $status -ne 124 ] || skip "debootstrap did not make a system within $limit s"
+  skip "debootstrap could not make a system"
+}
 cp /etc/resolv.conf "$system/etc/resolv.conf"
 mkdir "$system/packages" "$system/program"
 cp "$packages"/*flatshard*.deb "$system/packages"
