@@ -60,7 +60,17 @@ inline constexpr Choice<flatshard::OffloadTraits> offloads[] = {
     {"cpu_params",
      flatshard::offload_traits<
          flatshard::offload::Place<flatshard::offload::Cpu, flatshard::offload::Device>>(),
-     "parameters on the host"}};
+     "parameters on the host"},
+    {"nvme_all", flatshard::offload_traits<flatshard::offload::All<flatshard::offload::Nvme>>(),
+     "parameters, gradients and optimizer in files, in the folder of --nvme"},
+    {"nvme_optimizer",
+     flatshard::offload_traits<
+         flatshard::offload::Place<flatshard::offload::Device, flatshard::offload::Nvme>>(),
+     "gradients and optimizer in files; the host makes the step (ZeRO-Infinity)"},
+    {"nvme_params",
+     flatshard::offload_traits<
+         flatshard::offload::Place<flatshard::offload::Nvme, flatshard::offload::Device>>(),
+     "parameters in files"}};
 
 inline constexpr Choice<flatshard::Accumulation> accumulations[] = {
     {"running", flatshard::Accumulation::Running, "sum so far + next: no extra memory"},

@@ -110,6 +110,11 @@ void validate_device(const Options& o) {
 }
 
 void validate_files(const Options& o) {
+  const bool on_nvme =
+      o.offload.parameters == flatshard::Tier::Nvme || o.offload.optimizer == flatshard::Tier::Nvme;
+  require(o.plan || on_nvme == !o.nvme.empty(),
+          "--offload nvme_all, nvme_optimizer and nvme_params need --nvme, the folder to use, and "
+          "nothing else does");
   require_at_least<std::int64_t>("--save-every", o.save_every, 0);
   require(o.save_every == 0 || !o.save.empty(),
           "--save-every needs --save, the folder to save into");

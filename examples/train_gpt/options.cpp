@@ -117,9 +117,10 @@ void add_sharding_options(CLI::App& app, Options& o) {
   add_choice(app, "--strategy", o.strategy, strategies, "what is sharded");
   add_number(app, "--shard-group", o.shard_group, "ranks of a shard group (hybrids, secondary)");
   add_choice(app, "--precision", o.precision, precisions, "dtype of each role");
-  add_choice(app, "--offload", o.offload, offloads, "what rests on the host");
+  add_choice(app, "--offload", o.offload, offloads, "what rests off the device");
   add_number(app, "--host-budget", o.host_budget,
              "most bytes of pinned host memory per rank; what does not fit is pageable");
+  app.add_option("--nvme", o.nvme, "folder on the disk for what --offload nvme_... rests there");
   add_choice(app, "--accumulation", o.accumulation, accumulations, "how micro-steps add up");
   add_choice(app, "--reduce", o.reduce, reduce_moments, "when gradients are reduced");
   add_choice(app, "--reduce-dtype", o.reduce_dtype, reduce_dtypes, "of the reduced gradient");

@@ -53,6 +53,7 @@ struct Options {
   Optimizer optimizer = Optimizer::adamw;
   flatshard::OffloadTraits offload;
   std::int64_t host_budget = flatshard::unlimited_bytes;  // bytes, pinned
+  std::string nvme;                                       // folder of what rests on NVMe
 
   std::int64_t batch = 48;  // sequences of a step, over all ranks and micro-steps
   int accumulate = 1;       // micro-steps of a step

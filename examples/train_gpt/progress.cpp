@@ -28,6 +28,10 @@ double RecentLoss::mean() const {
 
 Progress::Progress(std::int64_t steps) : Progress{stdout, isatty(STDOUT_FILENO) != 0, steps} {}
 
+void Progress::says_how(const std::string& nvme) {
+  if (!nvme.empty()) fmt::print(out_, "NVMe: {}\n", nvme);
+}
+
 void Progress::show(const StepMetrics& m, double seconds_left) {
   const bool is_end = m.step == 1 || m.step == steps_;
   if (!is_terminal_ && !is_end && m.step % interval != 0) return;

@@ -32,6 +32,7 @@ class Progress {
   explicit Progress(std::int64_t steps);
 
   /// `seconds_left` is an estimate of the caller's.
+  void says_how(const std::string& nvme);  // empty: nothing
   void show(const StepMetrics& metrics, double seconds_left);
   /// The last line: where the run ended.
   void finish(double mean_of_recent_losses, double seconds, std::uint64_t params_hash);

@@ -34,6 +34,7 @@ class RankTraining {
   void run(Reporter* reporter) {
     Checkpoints checkpoints(options_, trainer_->engine());
     const std::int64_t made = checkpoints.resume();
+    if (reporter != nullptr) reporter->says_how(trainer_->engine().nvme());
     if (reporter != nullptr) reporter->start_after(made);
     for (std::int64_t step = made; step < options_.steps; ++step) {
       run_step(step);

@@ -16,6 +16,8 @@ class Reporter {
         progress_(options.steps),
         throughput_(options.steps, options.batch * options.model.context) {}
 
+  /// Where parts of the model rest on NVMe: how they are moved.
+  void says_how(const std::string& nvme) { progress_.says_how(nvme); }
   /// Steps that an earlier run has made.
   void start_after(std::int64_t steps) { throughput_.start_after(steps); }
   void issued() { throughput_.issued(); }

@@ -85,6 +85,7 @@ flatshard::Options make_options(const Options& o) {
   options.seed = o.seed;
   options.offload = o.offload;
   options.pinned_budget = o.host_budget;
+  options.nvme.folder = o.nvme;
   options.on_warning = [](std::string_view message) {
     std::fprintf(stderr, "train_gpt: %.*s\n", static_cast<int>(message.size()), message.data());
   };

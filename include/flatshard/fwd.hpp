@@ -119,6 +119,7 @@ struct Nvme;
 }  // namespace offload
 
 // sharder
+struct NvmeOptions;
 struct Options;
 struct Plan;
 struct CarryOverOptions;

@@ -3,7 +3,9 @@
 
 Usage: one_hash_test.py TRAIN_GPT [OPTION...]   (options go to every run, after the small model's)
 """
+import atexit
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -13,6 +15,7 @@ TEXT = pathlib.Path(__file__).resolve().parents[2] / "LICENSE"  # a file that do
 SMALL = "--layers 2 --width 32 --heads 2 --context 16 --batch 48 --steps 20 --clip 1".split() + ["--data", str(TEXT)]
 STRATEGIES = ["no_shard", "shard_optimizer", "shard_grad_op", "full_shard", "full_shard_secondary"]
 HYBRIDS = ["hybrid_shard", "hybrid_shard_grad_op"]
+NVME = tempfile.mkdtemp(prefix="flatshard_nvme_")
 GROUPS = {1: [1], 2: [1, 2], 4: [1, 2, 4], 8: [2, 4]}
 
 
@@ -35,6 +38,8 @@ def variants_of(ranks):
     for strategy in ["full_shard", "shard_optimizer"]:
         for offload in ["cpu_all", "cpu_optimizer", "cpu_params"]:
             yield ["--strategy", strategy, "--offload", offload, "--stream", "threaded"]
+    for offload in ["nvme_all", "nvme_optimizer", "nvme_params"]:
+        yield ["--offload", offload, "--nvme", NVME, "--stream", "threaded"]
 
 
 class Runner:
@@ -61,6 +66,7 @@ def differing(runner, fixed, variants):
 
 
 def main():
+    atexit.register(os.rmdir, NVME)  # every run has left it empty
     runner = Runner(sys.argv[1], sys.argv[2:])
     found = {}
     for ranks in [1, 2, 4, 8]:

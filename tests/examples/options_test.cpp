@@ -170,6 +170,7 @@ TEST_CASE("every name that --list prints is taken, and means what it says") {
     INFO(option, " ", name);
     std::vector<const char*> arguments{option.c_str(), name.c_str()};
     if (option == "--scaler") arguments.insert(arguments.end(), {"--precision", "fp16_mixed"});
+    if (name.starts_with("nvme_")) arguments.insert(arguments.end(), {"--nvme", "folder"});
     if (option == "--reduce") arguments.insert(arguments.end(), {"--strategy", "hybrid_shard"});
     const Options o = read(arguments).options;
     if (option == "--strategy") CHECK(name_of(o.strategy) == name);
@@ -178,7 +179,7 @@ TEST_CASE("every name that --list prints is taken, and means what it says") {
     if (option == "--offload") CHECK((o.offload == flatshard::OffloadTraits{}) == (name == "none"));
     ++names;
   }
-  CHECK(names == 7 + 8 + 4 + 8 + 2 + 3 + 4 + 3 + 3 + 3 + 2 + 2);
+  CHECK(names == 7 + 8 + 7 + 8 + 2 + 3 + 4 + 3 + 3 + 3 + 2 + 2);
 }
 
 TEST_CASE("what cannot be meant is refused in one sentence") {
@@ -206,8 +207,9 @@ TEST_CASE("what cannot be meant is refused in one sentence") {
   check_refused({"--precision", "fp16_mixed", "--scaler", "torch:2"}, "torch:2");
   check_refused({"--step-in-backward"}, "--clip 0");
   check_refused({"--vocab", "255"}, "--vocab must be at least 256, not 255");
-  check_refused({"--offload", "nvme_all"}, "--offload takes one of none, cpu_all");
-  check_refused({"--offload", "cpu_all", "--device", "cuda"}, "--device host");
+  check_refused({"--offload", "nvme"}, "--offload takes one of none, cpu_all");
+  check_refused({"--offload", "nvme_all"}, "need --nvme");
+  check_refused({"--offload", "cpu_all", "--nvme", "folder"}, "need --nvme");
   check_refused({"--host-budget", "-1"}, "--host-budget must be at least 0");
   check_refused({"--device", "gpu"}, "--device takes one of host, cuda");
   check_refused({"--device", "cuda", "--precision", "fp64"}, "--device cuda computes in fp32");
@@ -296,6 +298,7 @@ TEST_CASE("--help names every option") {
                              "--persist",
                              "--offload",
                              "--host-budget",
+                             "--nvme",
                              "--scaler",
                              "--initial-scale",
                              "--step-in-backward",

@@ -166,6 +166,25 @@ TEST_CASE("memory of the host is listed apart") {
   CHECK(run_plan(question).text.find("host memory and NVMe: 0") != std::string::npos);
 }
 
+TEST_CASE("NVMe is listed apart") {
+  PlanQuestion question;
+  question.gpt = "2,16,30,8";
+  question.world = 4;
+  for (const char* offload : {"nvme_all", "nvme_optimizer", "nvme_params"}) {
+    question.offload = offload;
+    question.json = true;
+    const flatshard::Plan plan = plan_of(question);
+    const Value json = parse_json(run_plan(question).text, "plan");
+    CHECK(plan.bytes(flatshard::Memory::Nvme) > 0);
+    CHECK(number(json, "bytes", "nvme") == plan.bytes(flatshard::Memory::Nvme));
+    CHECK(number(json, "nvme_roles", "optimizer state") +
+              number(json, "device_roles", "optimizer state") ==
+          plan.bytes(flatshard::Role::State));
+    question.json = false;
+    CHECK(run_plan(question).text.find("bytes per rank, NVMe") != std::string::npos);
+  }
+}
+
 TEST_CASE("the estimate is its formula") {
   PlanQuestion question;
   question.gpt = "2,16,30,8";
@@ -260,7 +279,7 @@ TEST_CASE("what cannot be planned is named") {
   refused([](PlanQuestion& q) { q.strategy = "zero"; });
   refused([](PlanQuestion& q) { q.precision = "int8"; });
   refused([](PlanQuestion& q) { q.optimizer = "lamb"; });
-  refused([](PlanQuestion& q) { q.offload = "nvme_all"; });
+  refused([](PlanQuestion& q) { q.offload = "nvme"; });
   refused([](PlanQuestion& q) { q.wrap = "size:0"; });
   refused([](PlanQuestion& q) { q.options.shard_group = 2; });
   refused([](PlanQuestion& q) { q.shapes = "x.json"; });

@@ -166,7 +166,8 @@ void add_plan_sharding(Command& command, PlanQuestion& q) {
               "fp16_mixed_fp32_reduce, bf16_stochastic",
               q.precision);
   command.add("--offload", "NAME",
-              "none (default), cpu_all, cpu_optimizer, cpu_params: what rests in host memory",
+              "none (default), cpu_all, cpu_optimizer, cpu_params, nvme_all, nvme_optimizer, "
+              "nvme_params: what rests in host memory or on NVMe",
               q.offload);
   command.add("--host-budget", "BYTES", "most pinned host memory; what does not fit is pageable",
               whole("--host-budget", o.pinned_budget, 0, INT64_MAX));

@@ -67,13 +67,16 @@ constexpr std::array<Choice<std::size_t>, 11> optimizers{{
     {flatshard::Adagrad::name, flatshard::Adagrad::state_names.size()},
 }};
 
-constexpr std::array<Choice<flatshard::OffloadTraits>, 4> offloads{{
+constexpr std::array<Choice<flatshard::OffloadTraits>, 7> offloads{{
     {"none", flatshard::offload_traits<flatshard::offload::None>()},
     {"cpu_all", flatshard::offload_traits<flatshard::fsdp::CPUOffload>()},
     {"cpu_optimizer", flatshard::offload_traits<flatshard::zero::Offload>()},
     {"cpu_params",
      flatshard::offload_traits<
          flatshard::offload::Place<flatshard::offload::Cpu, flatshard::offload::Device>>()},
+    {"nvme_all", {flatshard::Tier::Nvme, flatshard::Tier::Nvme}},
+    {"nvme_optimizer", {flatshard::Tier::Device, flatshard::Tier::Nvme}},
+    {"nvme_params", {flatshard::Tier::Nvme, flatshard::Tier::Device}},
 }};
 
 constexpr std::array<Choice<flatshard::Accumulation>, 2> accumulations{

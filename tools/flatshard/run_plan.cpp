@@ -46,9 +46,9 @@ void print_bytes(Text out, const Plan& plan, Memory memory) {
 
 void print_memory(Text out, const Plan& plan) {
   print_bytes(out, plan, Memory::Device);
-  for (const Memory memory : {Memory::Pinned, Memory::Pageable})
+  for (const Memory memory : {Memory::Pinned, Memory::Pageable, Memory::Nvme})
     if (plan.bytes(memory) > 0) print_bytes(out, plan, memory);
-  if (plan.pinned_bytes + plan.pageable_bytes == 0)
+  if (plan.pinned_bytes + plan.pageable_bytes + plan.bytes(Memory::Nvme) == 0)
     fmt::format_to(out, "bytes per rank, host memory and NVMe: 0\n");
 }
 
@@ -138,9 +138,10 @@ std::string json_text(const PlanQuestion& question, const Plan& plan) {
                             {"units", static_cast<std::int64_t>(plan.units.size())},
                             {"bytes", map_of({{"device", plan.arena_bytes},
                                               {"host", plan.pinned_bytes + plan.pageable_bytes},
-                                              {"nvme", 0}})},
+                                              {"nvme", plan.bytes(Memory::Nvme)}})},
                             {"device_roles", bytes_by_role(plan, {Memory::Device})},
                             {"host_roles", bytes_by_role(plan, {Memory::Pinned, Memory::Pageable})},
+                            {"nvme_roles", bytes_by_role(plan, {Memory::Nvme})},
                             {"traffic", traffic_list(plan)},
                             {"seconds", std::move(times)}}));
 }

@@ -78,7 +78,9 @@ std::vector<Note> general_notes(const Setting& setting, const PrecisionChoice& p
                      "allocated whole on any other rank."});
   if (setting.parameters == Place::Nvme || setting.optimizer == Place::Nvme)
     notes.push_back(
-        {none, "nvme", "nothing rests on NVMe in this version: place it on offload::Cpu."});
+        {other, "nvme_path",
+         "is Options::nvme.folder here, one for all; a rank's files there have no names, "
+         "and nothing outlives the run."});
   if (setting.framework == Framework::DeepSpeed && setting.persistence.value_or(0) > 0)
     notes.push_back({other, "stage3_param_persistence_threshold",
                      "counts elements of one parameter, here as there."});
