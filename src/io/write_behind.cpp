@@ -44,9 +44,7 @@ WriteBehind::WriteBehind(MemoryResource& memory, const WriteBehindOptions& optio
   options_.block_bytes = round_up(options.block_bytes, page_);
 }
 
-WriteBehind::~WriteBehind() {
-  for (TransferResult lost; in_flight_ > 0; --in_flight_) queue_->wait({&lost, 1});
-}
+WriteBehind::~WriteBehind() = default;
 
 void WriteBehind::reserve() {
   if (!slots_.empty() || options_.page_cache) return;

@@ -78,7 +78,7 @@ class WriteBehind {
   std::vector<std::size_t> free_;  // of slots_
   Slot* filling_ = nullptr;
   int in_flight_ = 0;
-  std::unique_ptr<TransferQueue> queue_;
+  std::unique_ptr<TransferQueue> queue_;  // last: it ends before what it writes from and to
 };
 
 }  // namespace flatshard

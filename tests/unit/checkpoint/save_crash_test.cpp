@@ -62,7 +62,7 @@ bool save_by_all(std::int64_t step, Writers writers, const std::vector<FileOpera
     options.folder = folder_name;
     options.writers = writers;
     options.max_file_bytes = 17'200;
-    options.block_bytes = 4096;
+    options.block_bytes = 8192;
     options.operations = disks[static_cast<std::size_t>(communicator.rank())];
     try {
       save_checkpoint(run.trainer->engine(), options);

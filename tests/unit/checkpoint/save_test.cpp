@@ -2,6 +2,7 @@
 #include <flatshard/checkpoint/tensor_set.hpp>
 #include <flatshard/io/crc32c.hpp>
 #include <flatshard/io/faulty_file_operations.hpp>
+#include <flatshard/sharder/params_hash.hpp>
 
 #include <doctest/doctest.h>
 
@@ -212,6 +213,27 @@ TEST_CASE("a failure of one rank fails the save on all with one message; trainin
     for (const std::string& message : messages) CHECK(message == messages[0]);
     CHECK(!find_checkpoint(folder / "run"));
   }
+}
+
+TEST_CASE("tensors of several blocks come back, written past the page cache and through it") {
+  const ScratchFolder folder;
+  for (const bool page_cache : {false, true})
+    ThreadWorld(2).run([&](Communicator& communicator) {
+      HostDevice device;
+      Model model;
+      model.module("m").add("w", {701, 1023});
+      Options options;
+      options.device = &device;
+      const auto trainer = make_trainer(StrategyName::FullShard, PrecisionName::Bf16Mixed,
+                                        communicator, model, SGD{.lr = 0.5}, options);
+      trainer->initialize(init::normal{1, 1});
+      const std::uint64_t saved = params_hash(trainer->engine());
+      const std::string path = folder / (page_cache ? "through" : "past");
+      save_checkpoint(trainer->engine(), {.folder = path, .page_cache = page_cache});
+      trainer->initialize(init::normal{1, 2});
+      load_checkpoint(trainer->engine(), path);
+      CHECK(params_hash(trainer->engine()) == saved);
+    });
 }
 
 /// What save_checkpoint and load_checkpoint take beside the Plan.
