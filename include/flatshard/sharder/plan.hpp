@@ -117,11 +117,11 @@ inline constexpr int nvme_part_count = 3;
 /// One part of one flat in a file, a whole number of pages of 4096 bytes. Its blocks follow one
 /// another, as memory does when it is there.
 struct NvmeSlot {
-  NvmePart part = NvmePart::Optimizer;
-  int flat = -1;            // of Plan::flats
-  Bytes offset = 0;         // in the file
-  Bytes bytes = 0;          // of its blocks, rounded up
-  Bytes buffer_offset = 0;  // in a buffer that holds the flat's unit
+  NvmePart part = NvmePart::Optimizer;  // of that flat
+  int flat = -1;                        // of Plan::flats
+  Bytes offset = 0;                     // in the file
+  Bytes bytes = 0;                      // of its blocks, rounded up
+  Bytes buffer_offset = 0;              // in a buffer that holds the flat's unit
   friend bool operator==(const NvmeSlot&, const NvmeSlot&) = default;
 };
 
