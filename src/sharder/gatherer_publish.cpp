@@ -1,6 +1,7 @@
 // What leaves and reaches the place where parameters rest: publication after a step, lifts from the
 // host.
 #include "gatherer.hpp"
+#include "plan_build.hpp"
 
 namespace flatshard::detail {
 
