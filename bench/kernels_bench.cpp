@@ -45,9 +45,7 @@ float positive(Elements i, int stream) { return std::fabs(value(i, stream)); }
 /// The device under test and a team of the same size for the rivals.
 struct Bench {
   explicit Bench(int threads)
-      : device({StreamForm::Inline, threads, {}, true, {}}),
-        stream(device.make_stream()),
-        team(threads) {}
+      : device({.threads = threads}), stream(device.make_stream()), team(threads) {}
   HostDevice device;
   std::unique_ptr<Stream> stream;
   host::ThreadTeam team;

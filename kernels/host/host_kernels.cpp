@@ -1,5 +1,6 @@
 #include "host_kernels.hpp"
 
+#include "affinity.hpp"
 #include "cache_size.hpp"
 #include "float_environment.hpp"
 #include "mover.hpp"
@@ -220,8 +221,11 @@ std::unique_ptr<const KernelTable> make_host_kernels(const HostOptions& options)
                     fmt::format("host device: this processor or build has no {}; the best it has "
                                 "is {}",
                                 name_of(set), name_of(best_instruction_set())));
+  const std::vector<int> cores = options.pin_as_rank
+                                     ? host::cores_of_rank(*options.pin_as_rank, options.threads)
+                                     : std::vector<int>{};
   return std::make_unique<host::HostKernels>(
-      options.threads, host::block_kernels(set),
+      options.threads, cores, host::block_kernels(set),
       options.stream_above.value_or(host::last_level_cache() / 2));
 }
 

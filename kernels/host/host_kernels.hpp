@@ -7,13 +7,17 @@
 
 #include <flatshard/ops/kernel_table.hpp>
 
+#include <utility>
+#include <vector>
+
 namespace flatshard::host {
 
 class HostKernels final : public KernelTable {
  public:
-  /// Results of more than `stream_above` bytes, out of place, are written past the cache.
-  HostKernels(int threads, const BlockKernels& kernels, Bytes stream_above)
-      : kernels_(&kernels), stream_above_(stream_above), team_(threads) {}
+  /// Results of more than `stream_above` bytes, out of place, are written past the cache. `cores`:
+  /// see ThreadTeam.
+  HostKernels(int threads, std::vector<int> cores, const BlockKernels& kernels, Bytes stream_above)
+      : kernels_(&kernels), stream_above_(stream_above), team_(threads, std::move(cores)) {}
 
   void zero(void* destination, Bytes bytes, StreamRef stream) const override;
   void cast(const void* source, DType from, void* destination, DType to, Elements count,

@@ -149,7 +149,7 @@ bool is_step_row(const StepRow& row, StepRowList<Types...>) {
 
 template <class Functor>
 HostStep find_step_by_blocks(const StepRow& row) {
-  if (!is_step_row(row, StepRows{})) return nullptr;
+  if (!is_step_row(row, HostStepRows{})) return nullptr;
   return row.master == DType::Float64 ? step_by_blocks<Functor, double>
                                       : step_by_blocks<Functor, float>;
 }

@@ -1,5 +1,6 @@
 #include "thread_team.hpp"
 
+#include "affinity.hpp"
 #include "float_environment.hpp"
 
 #include <flatshard/core/error.hpp>
@@ -8,6 +9,7 @@
 #include <cstdint>
 #include <string>
 #include <system_error>
+#include <utility>
 
 namespace flatshard::host {
 
@@ -22,13 +24,18 @@ struct alignas(64) ThreadTeam::Worker {
   }
 };
 
-ThreadTeam::ThreadTeam(int threads)
-    : workers_count_(std::max(threads, 1) - 1),
+ThreadTeam::ThreadTeam(int threads, std::vector<int> cores)
+    : cores_(std::move(cores)),
+      workers_count_(std::max(threads, 1) - 1),
       workers_(std::make_unique<Worker[]>(static_cast<std::size_t>(workers_count_))) {
   for (int i = 0; i < workers_count_; ++i) start(i);
 }
 
 ThreadTeam::~ThreadTeam() { stop(); }
+
+int ThreadTeam::core_of(int thread) const {
+  return cores_.empty() ? -1 : cores_[static_cast<std::size_t>(thread)];
+}
 
 void ThreadTeam::start(int index) {
   try {
@@ -64,6 +71,7 @@ void ThreadTeam::run(int parts, const void* context, Part function) noexcept {
 }
 
 void ThreadTeam::share(int parts, const void* context, Part function) {
+  const OnCore own(core_of(0));  // elsewhere it may hold up a thread that cannot move
   parts_ = parts;
   context_ = context;
   function_ = function;
@@ -75,6 +83,7 @@ void ThreadTeam::share(int parts, const void* context, Part function) {
 
 void ThreadTeam::work(int index) noexcept {
   const DefaultFloatEnvironment environment;
+  const OnCore own(core_of(index + 1));
   Worker& self = workers_.get()[index];
   for (std::uint32_t seen = 0;; ++seen) {
     self.parking.wait([&] { return self.ticket.load() != seen; });

@@ -8,6 +8,7 @@
 #include <memory>
 #include <thread>
 #include <type_traits>
+#include <vector>
 
 namespace flatshard::host {
 
@@ -17,8 +18,10 @@ namespace flatshard::host {
 /// caller does all of its work alone.
 class ThreadTeam {
  public:
-  /// Throws Error when the system has no more threads.
-  explicit ThreadTeam(int threads);
+  /// With one core for each thread, thread i stays on cores[i]; the calling one, cores[0], is there
+  /// during a call that is shared, and where it was before afterwards. Throws Error when the system
+  /// has no more threads.
+  explicit ThreadTeam(int threads, std::vector<int> cores = {});
   ~ThreadTeam();
   ThreadTeam(const ThreadTeam&) = delete;
   ThreadTeam& operator=(const ThreadTeam&) = delete;
@@ -58,12 +61,14 @@ class ThreadTeam {
   using Part = void (*)(const void* context, int part, int parts);
   struct Worker;
 
+  int core_of(int thread) const;  // -1: any
   void start(int index);
   void stop();
   void run(int parts, const void* context, Part function) noexcept;
   void share(int parts, const void* context, Part function);
   void work(int index) noexcept;
 
+  std::vector<int> cores_;
   int workers_count_;
   std::unique_ptr<Worker[]> workers_;
   std::atomic<bool> busy_{false};

@@ -17,7 +17,12 @@ struct HostOptions {
   StreamForm form = StreamForm::Inline;  // of make_stream()
   int threads = 1;                       // per kernel call, the calling one included; >= 1
   std::optional<InstructionSet> instruction_set =
-      {};                                  // of the kernels; none: best_instruction_set()
+      {};  // of the kernels; none: best_instruction_set()
+  /// Keeps the threads of rank r of this process on cores of their own: cores r * threads ... of
+  /// those that the constructing thread may use, one each. The calling thread is on the first while
+  /// a call lasts, and as before afterwards. Without effect for one thread, for more than there are
+  /// cores, and where the system refuses. Processes that share cores count their ranks together.
+  std::optional<int> pin_as_rank = {};     // none: the system chooses
   bool huge_pages = true;                  // ask for 2 MiB pages for large blocks
   std::optional<Bytes> stream_above = {};  // out-of-place results of more bytes are written past
                                            // the cache; none: half of the last-level cache

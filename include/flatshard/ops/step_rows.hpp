@@ -30,7 +30,15 @@ using StepRows = StepRowList<
     StepTypes<Bf16, float, float, NoCopy, true>,  // stochastic bf16
     StepTypes<Bf16, float, Bf16, NoCopy, true>>;  //   bf16 state
 
+/// Rows that only the host's steps have: the gradient as a 16-bit wire delivers it. It is widened,
+/// which is exact, as it is read: the bits are those of the row with an fp32 gradient.
+using NarrowGradientRows = StepRowList<StepTypes<float, Bf16, float, Bf16>,   // bf16 compute
+                                       StepTypes<float, Half, float, Half>>;  // fp16 compute
+
 namespace detail {
+
+template <class... Types, class... Others>
+StepRowList<Types..., Others...> joined(StepRowList<Types...>, StepRowList<Others...>);
 
 template <class InstructionSet, class Functor, class... Types>
 HostStep find_host_step(const StepRow& row, StepRowList<Types...>) {
@@ -41,11 +49,14 @@ HostStep find_host_step(const StepRow& row, StepRowList<Types...>) {
 
 }  // namespace detail
 
+/// All rows of the host's steps.
+using HostStepRows = decltype(detail::joined(StepRows{}, NarrowGradientRows{}));
+
 /// The step of `row`, instantiated here with everything it calls; nullptr when it is not in
-/// StepRows. InstructionSet: see step_range.
+/// HostStepRows. InstructionSet: see step_range.
 template <class InstructionSet, ElementwiseOptimizer Functor>
 HostStep find_host_step(const StepRow& row) {
-  return detail::find_host_step<InstructionSet, Functor>(row, StepRows{});
+  return detail::find_host_step<InstructionSet, Functor>(row, HostStepRows{});
 }
 
 }  // namespace flatshard
