@@ -1,7 +1,5 @@
 // What rests on NVMe leaves the same bits as what rests on the device.
 #include <doctest/doctest.h>
-#include <flatshard/sharder/carry_over.hpp>
-#include <flatshard/sharder/params_hash.hpp>
 
 #include <filesystem>
 
@@ -177,4 +175,94 @@ TEST_CASE("NVMe: one hash at random options") {
     training.host.threads = pick(random, std::array{1, 2});
     check_same(training, pick(random, nvme_offloads), hash_at_four());
   }
+}
+
+TEST_CASE("NVMe: assigned and summoned values, evaluation, a discarded step") {
+  for (const OffloadTraits& offload : nvme_offloads)
+    for (const int buffers : {1, 3}) {
+      Training training = clipped(StrategyName::FullShard, 2, 1);
+      training.precision = PrecisionName::Bf16Mixed;
+      training.options.nvme.buffers = buffers;
+      training.hooks.before_step = [](Trainer& trainer, Communicator& communicator, int step) {
+        const TestModel test;
+        Engine& engine = trainer.engine();
+        std::vector<float> table(37 * 5, static_cast<float>(step) + 1);
+        engine.assign(test.table.index, table.data(), DType::Float32);
+        trainer.summon_full(
+            test.blocks[0],
+            [&](const Views& views) {
+              const Values weights = views.weights(test.weights[0]);
+              for (Elements i = 0; i < weights.count; ++i) weights.set(i, weights.get(i) * 0.5);
+            },
+            step != 1);
+        const std::vector<float> frozen{1, 2, 3, 4, static_cast<float>(step)};
+        engine.assign(test.frozen.index, frozen.data(), DType::Float32);
+        trainer.evaluate(test.blocks[2], [&](const Views& views) {
+          CHECK(views.weights(test.frozen).get(4) == step);
+        });
+        run_micro_step(trainer, test, 100, communicator.rank());
+        trainer.discard_step();
+        trainer.evaluate(test.embedding, [&](const Views& views) {
+          CHECK(views.weights(test.table).get(64) == 1 + step);
+        });
+      };
+      check_same(training, offload, train(training).hash());
+    }
+}
+
+TEST_CASE("NVMe: what has no address is refused, the rest is as the Plan says") {
+  Training training = clipped(StrategyName::FullShard, 2, 2);
+  Bytes host = 0;
+  training.hooks.after_training = [&](Trainer& trainer, Communicator& communicator) {
+    if (communicator.rank() == 0) host = trainer.engine().device().host_memory().high_water();
+  };
+  train(training);
+  const Bytes beside = host;  // reports
+  training.hooks.after_training = [&](Trainer& trainer, Communicator& communicator) {
+    if (communicator.rank() != 0) return;
+    Engine& engine = trainer.engine();
+    const TestModel test;
+    const Plan& plan = engine.plan();
+    const bool on_nvme = plan.request.offload.optimizer == Tier::Nvme;
+    const std::string refused = message_of([&] { engine.local(test.table.index); });
+    CHECK(contains(refused, "rests on NVMe, where it has no address") == on_nvme);
+    CHECK(engine.device().host_memory().high_water() == beside + plan.pinned_bytes);
+    CHECK(engine.device().memory().high_water() == plan.arena_bytes);
+    CHECK(plan.bytes(Memory::Nvme) > 0);
+    CHECK(contains(engine.nvme(), "threads, "));
+  };
+  for (const OffloadTraits& offload : nvme_offloads) trained_at(training, offload);
+}
+
+TEST_CASE("NVMe: a thousand steps leave memory, file and their number as they were") {
+  if (flatshard_test::short_run()) return;
+  const auto open_files = [] {
+    std::ptrdiff_t count = 0;
+    std::uintmax_t bytes = 0;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+      std::error_code gone;
+      ++count;
+      const auto size = std::filesystem::file_size(entry.path(), gone);
+      if (!gone) bytes += size;
+    }
+    return std::pair(count, bytes);
+  };
+  Training training = clipped(StrategyName::FullShard, 1, 1);
+  training.steps = 1000;
+  std::pair<std::ptrdiff_t, std::uintmax_t> files_after_ten;
+  std::int64_t blocks_after_ten = 0;
+  training.hooks.after_step = [&](Trainer& trainer, Communicator&, int step) {
+    if (step != 9 && step != 999) return;
+    trainer.engine().synchronize();
+    Device& device = trainer.engine().device();
+    const std::int64_t blocks = device.memory().allocations() + device.host_memory().allocations();
+    if (step == 9) {
+      files_after_ten = open_files();
+      blocks_after_ten = blocks;
+      return;
+    }
+    CHECK(open_files() == files_after_ten);
+    CHECK(blocks == blocks_after_ten);
+  };
+  trained_at(training, {Tier::Nvme, Tier::Nvme});
 }
