@@ -25,7 +25,9 @@ Bytes snapshot_bytes(const Plan& plan, const Model& model, const Optimizer& opti
 /// on all ranks.
 class AsyncSaver {
  public:
-  /// Options are those of every save. Throws UsageError for Writers::RankZero.
+  /// Options are those of every save. Throws UsageError for Writers::RankZero: rank 0 would hold
+  /// more than the copy of its share, or take part in collectives for every block while others
+  /// train.
   AsyncSaver(Engine& engine, const SaveOptions& options);
   /// Of a Sharder.
   template <StrategyPolicy Strategy, PrecisionPolicy Precision, OffloadPolicy Offload>
