@@ -9,4 +9,7 @@ bash tools/install_dependencies.sh
 source tools/toolchain.sh
 [ -f build/build.ninja ] || meson setup build -Dexamples=enabled -Dcuda=disabled
 ninja -C build examples/train_gpt
-exec build/examples/train_gpt --ranks 2 --steps 300 "$@"
+for option in --ranks=2 --steps=300; do
+  case " $* " in *" ${option%=*}"[\ =]*) ;; *) set -- "$option" "$@" ;; esac
+done
+exec build/examples/train_gpt "$@"
