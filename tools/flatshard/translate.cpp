@@ -43,7 +43,7 @@ std::vector<Note> general_notes(const Setting& setting, const PrecisionChoice& p
          "float32, whatever the model was loaded as; FSDP without mixed precision would "
          "keep the load dtype, and a learning rate that works for one may not for the "
          "other."});
-  if (!deepspeed)
+  if (!deepspeed && setting.strategy != Strategy::NoShard)
     notes.push_back(
         {other, "accumulation",
          "Accelerate keeps whole gradients until the last micro-step (no_sync); here each "
