@@ -109,6 +109,19 @@ TEST_CASE("offload from a GPU: memory beyond the budget is pageable and has the 
     }
 }
 
+TEST_CASE("offload from a GPU to NVMe: the bits of none") {
+  const flatshard_test::ScratchFolder folder;
+  for (const StrategyName strategy : {StrategyName::ShardOptimizer, StrategyName::FullShard})
+    for (const int world : {1, 2}) {
+      Training training = clipped(strategy, world, 2);
+      training.precision = PrecisionName::Bf16Mixed;
+      const Trained expected = train(training);
+      training.options.nvme.folder = folder.path();
+      training.options.nvme.block_bytes = 4096;
+      for (const OffloadTraits& offload : nvme_offloads) check_same(training, offload, expected);
+    }
+}
+
 TEST_CASE("offload from a GPU: pinned bytes are the Plan's") {
   Training training = clipped(StrategyName::FullShard, 1, 1);
   const auto pinned_with = [&](const OffloadTraits& offload) {
