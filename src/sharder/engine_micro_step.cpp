@@ -40,7 +40,9 @@ void Engine::Parts::open_micro_step(bool is_last) {
     runtime.wait_for_nvme();
     order_parameter_writes();
     stepper.begin_step(default_divisor());
-    runtime.order(runtime.reduce, *decided, runtime.compute);  // which may read the loss scale
+    // Which may read the loss scale, and need not wait for the host's last updates.
+    runtime.order(runtime.reduce, *decided, runtime.compute);
+    stepper.send_decision();
   }
 }
 

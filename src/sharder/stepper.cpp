@@ -65,6 +65,17 @@ void check_step_in_backward(const Plan& plan, const Options& options) {
                     fmt::format("step_in_backward cannot be combined with {}", reason));
 }
 
+/// Updates in backward may be left until its end: they are made on this rank's host alone, and no
+/// other rank waits for what they publish.
+bool can_wait_for_end(const Plan& plan, const Options& options) {
+  const bool publishes = plan.shard_group > 1 &&
+                         std::any_of(plan.flats.begin(), plan.flats.end(), [](const Flat& flat) {
+                           return flat.rests_whole && flat.requires_grad;
+                         });
+  return options.step_in_backward && plan.request.offload.optimizer == Tier::Host &&
+         plan.request.offload.parameters != Tier::Nvme && !publishes;
+}
+
 }  // namespace
 
 void check_step(const Plan& plan, const Optimizer& optimizer, const Options& options,
@@ -100,6 +111,8 @@ Stepper::Stepper(Runtime& runtime, Gatherer& gatherer, const Optimizer& optimize
   scalars_ = on_host == nullptr ? &control_->step.scalars : on_host;
   step_times_ = on_host == nullptr ? times_ : reinterpret_cast<std::int64_t*>(on_host + 1);
   updated_ = runtime.make_event();
+  if (can_wait_for_end(runtime.plan, options))
+    pace_.emplace(static_cast<int>(runtime.plan.units.size()));
   written_ = runtime.make_event();
   reduced_ = runtime.make_event();
   decided_ = runtime.make_event();
@@ -147,31 +160,6 @@ std::int64_t Stepper::step(Divisor divisor, const std::vector<bool>& takes_part)
     gatherer_.publish(unit);
     parts.leave(unit);
   }
-  return finish_report(*report);
-}
-
-void Stepper::begin_step(Divisor divisor) {
-  StepSettings settings = settings_;
-  settings.on_nonfinite = OnNonFinite::Apply;
-  decide(control_->step, settings, divisor, static_cast<std::int64_t>(runtime_.plan.flats.size()),
-         nullptr, nullptr);
-  send_decision();
-}
-
-void Stepper::update_unit(int unit) {
-  gatherer_.order_before_writes();
-  follow_reductions();
-  read_masters(unit);
-  update_flats(unit, nullptr);
-  gatherer_.publish(unit, true);
-}
-
-std::int64_t Stepper::end_step(Divisor divisor) {
-  for (int unit = 0; unit < static_cast<int>(runtime_.plan.units.size()); ++unit)
-    gatherer_.publish_on_host(unit);
-  norm_.measure();
-  StepReport* report = &control_->reports[static_cast<std::size_t>(steps_ % report_ring)];
-  decide(control_->reported, settings_, divisor, 0, nullptr, report);
   return finish_report(*report);
 }
 

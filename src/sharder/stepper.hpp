@@ -10,6 +10,7 @@
 #include "gatherer.hpp"
 #include "norm.hpp"
 #include "plan_build.hpp"
+#include "update_pace.hpp"
 
 namespace flatshard::detail {
 
@@ -56,12 +57,14 @@ class Stepper {
   /// Returns the number of the step.
   std::int64_t step(Divisor divisor, const std::vector<bool>& takes_part);
 
-  /// Step in backward: decides the coefficient before any gradient is known, then updates unit by
-  /// unit, then measures and reports.
+  /// Step in backward: decides the coefficient before any gradient is known, sends it (the caller
+  /// orders between), then updates unit by unit, then measures and reports.
   void begin_step(Divisor divisor);
+  /// What the updates read of the decision follows them to the host.
+  void send_decision();
   void update_unit(int unit);
-  /// The unit's gradients are about to leave memory for the rest of the step: what the norm needs
-  /// of them is summed. Where they stay, nothing.
+  /// The unit's gradients of the last micro-step are complete. On the host they are measured at
+  /// once: they may be about to leave memory, and the host has time while backward runs.
   void measure_early(int unit);
   std::int64_t end_step(Divisor divisor);
 
@@ -90,14 +93,14 @@ class Stepper {
  private:
   void decide(StepControl& control, const StepSettings& settings, Divisor divisor,
               std::int64_t flats, const std::vector<bool>* takes_part, StepReport* report);
-  /// What the updates read of the decision follows them to the host.
-  void send_decision();
   /// Work on the host stream from now on runs only if what the reduce stream was given so far did
   /// not fail: an error does not travel over events.
   void follow_reductions();
   void update_flats(int unit, const std::vector<bool>* takes_part);
   void update_flat(int flat);
   void read_masters(int unit);
+  void update_in_backward(int unit);
+  void update_late_units();
   void round_masters(int flat);
   /// In host memory, of the step that is slot `slot` of the rings.
   std::int64_t* host_takes_part(std::int64_t slot) const;
@@ -138,6 +141,8 @@ class Stepper {
   Reductions reductions_;
   std::unique_ptr<Event> reduced_;  // recorded on the reduce stream
   std::unique_ptr<Event> updated_;  // recorded on the host stream
+  std::optional<UpdatePace> pace_;  // none: every unit is updated when backward leaves it
+  std::vector<int> late_units_;     // of this step, closed and not updated yet
   std::unique_ptr<Event> written_;  // recorded on the disk stream
   std::unique_ptr<Event> decided_;  // recorded on the reduce stream
   std::array<Report, report_ring> reports_;

@@ -77,7 +77,9 @@ void Stepper::update_flats(int unit, const std::vector<bool>* takes_part) {
 }
 
 void Stepper::measure_early(int unit) {
-  if (steps_from_nvme(runtime_.plan)) norm_.sum_unit(unit);
+  if (!steps_on_host(runtime_.plan)) return;
+  if (pace_) pace_->note_arrival(host_stream(lane_.stream));
+  norm_.sum_unit(unit);
 }
 
 /// Of a unit whose gradients are in memory, in backward.

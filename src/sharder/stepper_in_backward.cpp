@@ -1,0 +1,57 @@
+// A step in backward: units are updated as their gradients arrive.
+#include <algorithm>
+
+#include "stepper.hpp"
+
+namespace flatshard::detail {
+
+void Stepper::begin_step(Divisor divisor) {
+  StepSettings settings = settings_;
+  settings.on_nonfinite = OnNonFinite::Apply;
+  decide(control_->step, settings, divisor, static_cast<std::int64_t>(runtime_.plan.flats.size()),
+         nullptr, nullptr);
+  if (pace_) pace_->begin_step();
+  late_units_.clear();  // of a step that was discarded
+}
+
+void Stepper::update_unit(int unit) {
+  if (!pace_) return update_in_backward(unit);
+  const bool early = pace_->next_is_early();
+  if (early)
+    update_in_backward(unit);
+  else
+    late_units_.push_back(unit);
+  pace_->note_work(host_stream(lane_.stream), early);
+}
+
+void Stepper::update_in_backward(int unit) {
+  gatherer_.order_before_writes();
+  follow_reductions();
+  read_masters(unit);
+  update_flats(unit, nullptr);
+  gatherer_.publish(unit, true);
+}
+
+/// In the order in which the next forward needs them.
+void Stepper::update_late_units() {
+  if (!pace_) return;
+  HostStream& lane = host_stream(lane_.stream);
+  pace_->note_late(lane);
+  std::sort(late_units_.begin(), late_units_.end());
+  for (const int unit : late_units_) update_in_backward(unit);
+  pace_->note_end(lane, static_cast<int>(late_units_.size()));
+  late_units_.clear();
+}
+
+/// The norm goes before the updates that are left, so that the device need not wait for these.
+std::int64_t Stepper::end_step(Divisor divisor) {
+  norm_.measure();
+  update_late_units();
+  for (int unit = 0; unit < static_cast<int>(runtime_.plan.units.size()); ++unit)
+    gatherer_.publish_on_host(unit);
+  StepReport* report = &control_->reports[static_cast<std::size_t>(steps_ % report_ring)];
+  decide(control_->reported, settings_, divisor, 0, nullptr, report);
+  return finish_report(*report);
+}
+
+}  // namespace flatshard::detail
