@@ -52,6 +52,14 @@ const BlockKernels& block_kernels(InstructionSet set) {
   return baseline::block_kernels;
 }
 
+/// Of all arrays that a step touches.
+Bytes bytes_of(const StepArguments& arguments) {
+  const StepRow& row = arguments.row;
+  Bytes each = size_of(row.master) + size_of(row.gradient) + size_of(row.copy);
+  for (const void* state : arguments.states) each += state == nullptr ? 0 : size_of(row.state);
+  return arguments.count * each;
+}
+
 /// The range [begin, end) of a step's arguments.
 StepArguments part_of(const StepArguments& whole, Elements begin, Elements end) {
   const auto advance = [begin](auto* pointer, DType dtype) {
@@ -202,9 +210,12 @@ void HostKernels::step(const StepFunctions& functions, const StepArguments& argu
                        StreamRef stream) const {
   const HostStep host_step = functions.host;
   FLATSHARD_EXPECTS(host_step != nullptr, "host kernels: a step without a function");
-  issue(stream, [this, host_step, arguments] {
-    team_.for_chunks(arguments.count, [&](Elements begin, Elements end) {
-      host_step(part_of(arguments, begin, end));
+  StepArguments whole = arguments;
+  whole.copy_past_cache = arguments.row.writes_copy && bytes_of(arguments) / 2 > stream_above_;
+  issue(stream, [this, host_step, whole] {
+    team_.for_chunks(whole.count, [&](Elements begin, Elements end) {
+      host_step(part_of(whole, begin, end));
+      Mover::fence();
     });
   });
 }

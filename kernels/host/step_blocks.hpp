@@ -41,6 +41,25 @@ class StepStream {
   void store(const Real* values, Elements done, Elements count) {
     if (values != place(done)) narrowing()(values, place(done), count);
   }
+  /// The same past the cache, but for what fills no whole line; begins at one. Fences are the
+  /// caller's.
+  void stream(const Real* values, Elements done, Elements count) {
+    const auto row = static_cast<std::size_t>(dtype_);
+    const Elements per_line = cache_line / element_sizes.of[row];
+    const Elements lines = sizeof(Real) == sizeof(float) ? count / per_line : 0;
+    if (lines > 0) block_kernels.stream_from_float[row](values, place(done), lines);
+    const Elements streamed = lines * per_line;
+    if (streamed < count) store(values + streamed, done + streamed, count - streamed);
+  }
+  /// Elements from `done` to the next cache line, at most `count`; all where there are none.
+  Elements to_line(Elements done, Elements count) const {
+    const auto past =
+        static_cast<Bytes>(reinterpret_cast<std::uintptr_t>(place(done)) % cache_line);
+    const Elements left =
+        past == 0 ? count
+                  : (cache_line - past) / element_sizes.of[static_cast<std::size_t>(dtype_)];
+    return left < count ? left : count;
+  }
   /// The same rounded stochastically where the dtype is bf16, by the words of [index, index +
   /// count).
   void store_stochastic(const Real* values, Elements done, Elements count, RandomKey key,
@@ -96,7 +115,8 @@ struct StepStreams {
 /// words; `index` is the low word of the first.
 template <class Functor, class Real>
 void step_block(const StepRow& row, const detail::StepShared<Functor, Real>& shared,
-                StepStreams<Real>& streams, Elements done, Elements count, std::uint32_t index) {
+                StepStreams<Real>& streams, Elements done, Elements count, std::uint32_t index,
+                bool past_cache) {
   constexpr std::size_t states = state_count<Functor>;
   Real* master = streams.master.load(done, count);
   const Real* gradient = streams.gradient.load(done, count);
@@ -112,21 +132,30 @@ void step_block(const StepRow& row, const detail::StepShared<Functor, Real>& sha
   };
   store(streams.master, master, shared.keys[0]);
   for (std::size_t k = 0; k < states; ++k) store(streams.states[k], state[k], shared.keys[1 + k]);
-  if (row.writes_copy) streams.copy.store(master, done, count);
+  if (!row.writes_copy) return;
+  if (past_cache)
+    streams.copy.stream(master, done, count);
+  else
+    streams.copy.store(master, done, count);
+}
+
+/// What all elements share; its keys are to be filled.
+template <class Functor, class Real>
+FLATSHARD_INLINE detail::StepShared<Functor, Real> shared_of(const StepArguments& arguments) {
+  Functor functor;
+  const bool by_value = arguments.device_functor == nullptr;
+  std::memcpy(&functor, by_value ? arguments.functor.data() : arguments.device_functor,
+              sizeof(Functor));
+  return {functor.template coefficients<Real>(*arguments.time),
+          exact::round_to<Real>(arguments.scalars->coefficient),
+          {}};
 }
 
 /// A HostStep for every row with this arithmetic.
 template <class Functor, class Real>
 void step_by_blocks(const StepArguments& arguments) {
   if (arguments.scalars->apply == 0) return;
-  Functor functor;
-  const bool by_value = arguments.device_functor == nullptr;
-  std::memcpy(&functor, by_value ? arguments.functor.data() : arguments.device_functor,
-              sizeof(Functor));
-  const std::int64_t time = *arguments.time;
-  detail::StepShared<Functor, Real> shared{functor.template coefficients<Real>(time),
-                                           exact::round_to<Real>(arguments.scalars->coefficient),
-                                           {}};
+  auto shared = shared_of<Functor, Real>(arguments);
   StepStreams<Real> streams(arguments);
   constexpr Elements indices = Elements{1} << 32;  // with the same high word, hence the same keys
   for (Elements done = 0; done < arguments.count;) {
@@ -134,10 +163,13 @@ void step_by_blocks(const StepArguments& arguments) {
     const Elements left = arguments.count - done;
     const Elements same_high = indices - canonical % indices;
     const Elements most = left < block_elements ? left : block_elements;
-    const Elements count = same_high < most ? same_high : most;
-    if (arguments.row.stochastic) detail::fill_keys(shared.keys, arguments.seed, time, canonical);
+    Elements count = same_high < most ? same_high : most;
+    if (arguments.copy_past_cache) count = streams.copy.to_line(done, count);
+    if (arguments.row.stochastic)
+      detail::fill_keys(shared.keys, arguments.seed, *arguments.time, canonical);
     step_block<Functor, Real>(arguments.row, shared, streams, done, count,
-                              static_cast<std::uint32_t>(canonical % indices));
+                              static_cast<std::uint32_t>(canonical % indices),
+                              arguments.copy_past_cache);
     done += count;
   }
 }

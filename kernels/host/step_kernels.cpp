@@ -2,6 +2,7 @@
 #include "step_kernels.hpp"
 
 #include "step_blocks.hpp"
+#include "step_copy.hpp"
 
 #include <flatshard/ops/adam.hpp>
 #include <flatshard/ops/amsgrad.hpp>
@@ -33,6 +34,8 @@ template <class Functor, class Types>
 constexpr HostStep step_for() {
   if constexpr (is_faster_by_blocks<Types>)
     return step_by_blocks<Functor, float>;
+  else if constexpr (Types::writes_copy)
+    return step_with_copy<Functor, Types>;
   else
     return step_range<ThisInstructionSet, Functor, Types>;
 }

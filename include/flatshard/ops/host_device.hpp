@@ -25,7 +25,8 @@ struct HostOptions {
   std::optional<int> pin_as_rank = {};     // none: the system chooses
   bool huge_pages = true;                  // ask for 2 MiB pages for large blocks
   std::optional<Bytes> stream_above = {};  // out-of-place results of more bytes are written past
-                                           // the cache; none: half of the last-level cache
+                                           // the cache (a step's copy, when its arrays are twice
+                                           // that); none: half of the last-level cache
 };
 
 /// The kernels of a host device with these options. Throws UsageError for fewer than one thread and

@@ -46,6 +46,8 @@ struct StepArguments {
   const std::int64_t* time;    // device memory: number of this update, 1 for the first
   std::uint64_t seed;          // of stochastic rounding
   StepRow row;                 // dtypes behind the pointers: a device may cut the range in parts
+  bool copy_past_cache;        // a hint: the copy would not stay in the host's cache. Set by the
+                               // host's kernels alone
   const std::byte* device_functor;  // the functor's bytes in device memory, read when the step
                                     // runs; null: `functor`
   /// The functor's bytes.
