@@ -112,7 +112,9 @@ Stepper::Stepper(Runtime& runtime, Gatherer& gatherer, const Optimizer& optimize
   step_times_ = on_host == nullptr ? times_ : reinterpret_cast<std::int64_t*>(on_host + 1);
   updated_ = runtime.make_event();
   if (can_wait_for_end(runtime.plan, options))
-    pace_.emplace(static_cast<int>(runtime.plan.units.size()));
+    pace_.emplace(
+        static_cast<int>(std::count_if(runtime.plan.units.begin(), runtime.plan.units.end(),
+                                       [](const UnitPlan& unit) { return unit.trainable; })));
   written_ = runtime.make_event();
   reduced_ = runtime.make_event();
   decided_ = runtime.make_event();

@@ -15,7 +15,8 @@ namespace flatshard::detail {
 /// for gradients with nothing else to do. That is known to this rank alone, and changes no bit.
 class UpdatePace {
  public:
-  explicit UpdatePace(int units) : units_(units), early_(units / 2 + 1) {}
+  /// Of so many units that train.
+  explicit UpdatePace(int units) : units_(units), early_(units / 2) {}
 
   /// A step begins; by the thread that issues work, as all but the tasks.
   void begin_step() { issued_ = 0; }
@@ -44,12 +45,13 @@ class UpdatePace {
   using Clock = std::chrono::steady_clock;
 
   void learn(int late) {
-    if (late > 0) each_ = (Clock::now() - late_since_) / late;
+    if (late > 0) each_ = std::max(Clock::duration{1}, (Clock::now() - late_since_) / late);
     busy_until_ = Clock::now();
     const int early = early_.load();
-    if (late > 0 && idle_ > each_)
+    const bool was_idle = idle_ > each_, was_busy = idle_ < each_ / 4 || each_ == Clock::duration{};
+    if (late > 0 && was_idle)
       early_.store(std::min(units_, early + std::max(1, static_cast<int>(idle_ / each_ / 2))));
-    else if (early > 0 && idle_ < each_ / 4)
+    else if (early > 0 && was_busy)
       early_.store(early - 1);
   }
 
