@@ -110,7 +110,9 @@ Side random_side(std::mt19937_64& random) {
   side.options.wrap = wraps[random() % wraps.size()];
   side.options.persistence_threshold = random() % 2 == 0 ? 0 : 30;
   side.options.seed = random() % 100;
-  const auto tier = [&] { return random() % 2 == 0 ? Tier::Device : Tier::Host; };
+  const auto tier = [&] { return std::array{Tier::Device, Tier::Host, Tier::Nvme}[random() % 3]; };
+  static const ScratchFolder nvme;
+  side.options.nvme.folder = nvme.path();
   side.options.offload = OffloadTraits{tier(), tier()};
   side.optimizer = AdamW{.lr = 1e-2 / static_cast<double>(1 + random() % 3)};
   return side;

@@ -7,17 +7,26 @@
 namespace sharder_test {
 namespace {
 
+constexpr OffloadTraits all_on_nvme{Tier::Nvme, Tier::Nvme};
+
+/// Every run leaves it empty.
+const ScratchFolder& nvme_folder() {
+  static const ScratchFolder folder;
+  return folder;
+}
+
 Part part_of(StrategyName strategy, PrecisionName precision, const OffloadTraits& offload) {
   Part part;
   part.strategy = strategy;
   part.precision = precision;
   part.options.max_grad_norm = 1;
   part.options.offload = offload;
+  part.options.nvme.folder = nvme_folder().path();
   return part;
 }
 
 TEST_CASE("offload: a run goes on in another place with the bits of one that was not interrupted") {
-  const std::array places{none, all_on_host, optimizer_on_host, parameters_on_host};
+  const std::array places{none, all_on_host, optimizer_on_host, parameters_on_host, all_on_nvme};
   for (const PrecisionName precision : {PrecisionName::Fp32, PrecisionName::Bf16Mixed})
     for (const StrategyName strategy : {StrategyName::FullShard, StrategyName::ShardOptimizer}) {
       Part whole = part_of(strategy, precision, none);
@@ -45,7 +54,8 @@ TEST_CASE("offload: a run goes on in another place with the bits of one that was
 TEST_CASE("offload: the files are the same bytes") {
   const ScratchFolder folder;
   std::vector<std::string> saved;
-  for (const OffloadTraits& place : {none, all_on_host, optimizer_on_host, parameters_on_host}) {
+  for (const OffloadTraits& place :
+       {none, all_on_host, optimizer_on_host, parameters_on_host, all_on_nvme}) {
     Part part = part_of(StrategyName::HybridShard, PrecisionName::Bf16Mixed, place);
     part.to = 1;
     part.save = folder / std::to_string(saved.size());
