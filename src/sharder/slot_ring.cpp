@@ -248,8 +248,10 @@ bool UnitsAhead::takes_part(int flat) const {
   return takes_part_ == nullptr || (*takes_part_)[static_cast<std::size_t>(flat)];
 }
 
+/// All buffers but one, from which the unit before is still being written.
 void UnitsAhead::read_ahead() {
-  for (; next_ < count_of(runtime_.plan.units) && begun_ < slots_->buffers(); ++next_) {
+  const int most = std::max(1, slots_->buffers() - 1);
+  for (; next_ < count_of(runtime_.plan.units) && begun_ < most; ++next_) {
     if (!slots_->holds(next_)) continue;
     ++begun_;
     slots_->begin(next_);

@@ -134,7 +134,7 @@ class SlotRing {
 
 class Runtime;
 
-/// The optimizer's parts of units in the Plan's order, read as far ahead as there are buffers.
+/// The optimizer's parts of units in the Plan's order, read ahead as far as buffers go.
 /// Without an optimizer on NVMe, nothing.
 class UnitsAhead {
  public:

@@ -262,21 +262,23 @@ TEST_CASE("NVMe: a fault at any transfer is a typed error on all ranks and no wr
         const Expected expected = expected_of(failing);
         CHECK(expected.transfers[0] > 0);
         const int files = expected.transfers[1] > 0 ? 2 : 1;
-        for (int file = 0; file < files; ++file)
-          for (const TransferFaults::Kind kind : kinds) {
-            const std::int64_t transfers = expected.transfers[static_cast<std::size_t>(file)];
-            const auto at = [&](std::int64_t transfer) {
-              failing.file = file;
-              failing.faults = {.transfer = transfer,
-                                .kind = kind,
-                                .code = random() % 2 == 0 ? EIO : ENOSPC,
-                                .sticky = random() % 4 == 0};
-              check(failing, expected);
-            };
-            if (every == nullptr)
-              at(1 + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(transfers)));
-            for (std::int64_t transfer = 1; stride > 0 && transfer <= transfers; transfer += stride)
-              at(transfer);
-          }
+        const auto check_at = [&](int file, TransferFaults::Kind kind, std::int64_t transfer) {
+          failing.file = file;
+          failing.faults = {.transfer = transfer,
+                            .kind = kind,
+                            .code = random() % 2 == 0 ? EIO : ENOSPC,
+                            .sticky = random() % 4 == 0};
+          check(failing, expected);
+        };
+        for (int file = 0; file < files; ++file) {
+          const std::int64_t transfers = expected.transfers[static_cast<std::size_t>(file)];
+          if (every == nullptr)
+            check_at(
+                file, kinds[random() % kinds.size()],
+                1 + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(transfers)));
+          for (const TransferFaults::Kind kind : kinds)
+            for (std::int64_t at = 1; stride > 0 && at <= transfers; at += stride)
+              check_at(file, kind, at);
+        }
       }
 }
