@@ -7,6 +7,8 @@
 #include <flatshard/sharder/params_hash.hpp>
 
 #include <atomic>
+#include <cmath>
+#include <cstdio>
 
 #include "offload_gpu.hpp"
 #include "scratch_folder.hpp"
@@ -25,6 +27,22 @@ Training clipped(StrategyName strategy, int world, int micro_steps) {
   return training;
 }
 
+/// Every bit of the numbers; one NaN is as good as another.
+std::string text_of(const std::vector<StepReport>& reports) {
+  std::string text;
+  for (const StepReport& report : reports) {
+    std::array<char, 200> line{};
+    const double norm = std::isnan(report.grad_norm) ? std::nan("") : report.grad_norm;
+    const double clip =
+        std::isnan(report.clip_coefficient) ? std::nan("") : report.clip_coefficient;
+    std::snprintf(line.data(), line.size(), "%lld%s norm %a clip %a scale %a then %a\n",
+                  static_cast<long long>(report.step), report.skipped ? " skipped" : "", norm, clip,
+                  report.scale_used, report.scale_next);
+    text += line.data();
+  }
+  return text;
+}
+
 /// On the GPU with offload as on the host without, and no more of the device than planned.
 void check_same(const Training& training, const OffloadTraits& offload, const Trained& expected) {
   CAPTURE(to_string(training));
@@ -32,7 +50,7 @@ void check_same(const Training& training, const OffloadTraits& offload, const Tr
   const Trained found = train(on_gpu(placed(training, offload)));
   CHECK(found.hash() == expected.hash());
   CHECK(found.replicas_agree);
-  CHECK(found.reports == expected.reports);
+  CHECK(text_of(found.reports) == text_of(expected.reports));
   CHECK(found.high_water == found.arena_bytes);
 }
 
@@ -76,6 +94,7 @@ TEST_CASE("offload from a GPU: steps that overflow are skipped and move nothing"
     const Trained expected = train(training);
     CHECK(expected.reports.front().skipped);
     CHECK(!expected.reports.back().skipped);
+    check_same(training, none, expected);
     for (const OffloadTraits& offload : gpu_places) check_same(training, offload, expected);
   }
 }
