@@ -3,6 +3,7 @@
 #include <flatshard/core/error.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <mutex>
 #include <optional>
@@ -364,12 +365,13 @@ std::uint64_t Trained::hash() const {
   for (const auto& parameter : masters) std::for_each(parameter.begin(), parameter.end(), add);
   for (const auto& state : states)
     for (const auto& parameter : state) std::for_each(parameter.begin(), parameter.end(), add);
-  for (const StepReport& report : reports) {
-    std::array<std::byte, 16> bytes;
-    std::memcpy(bytes.data(), &report.grad_norm, 8);
-    std::memcpy(bytes.data() + 8, &report.clip_coefficient, 8);
-    std::for_each(bytes.begin(), bytes.end(), add);
-  }
+  for (const StepReport& report : reports)
+    for (const double value : {report.grad_norm, report.clip_coefficient}) {
+      const double number = std::isnan(value) ? std::nan("") : value;  // its sign is the processor's
+      std::array<std::byte, 8> bytes;
+      std::memcpy(bytes.data(), &number, 8);
+      std::for_each(bytes.begin(), bytes.end(), add);
+    }
   return hash;
 }
 
