@@ -367,7 +367,8 @@ std::uint64_t Trained::hash() const {
     for (const auto& parameter : state) std::for_each(parameter.begin(), parameter.end(), add);
   for (const StepReport& report : reports)
     for (const double value : {report.grad_norm, report.clip_coefficient}) {
-      const double number = std::isnan(value) ? std::nan("") : value;  // its sign is the processor's
+      const double number =
+          std::isnan(value) ? std::nan("") : value;  // its sign is the processor's
       std::array<std::byte, 8> bytes;
       std::memcpy(bytes.data(), &number, 8);
       std::for_each(bytes.begin(), bytes.end(), add);
