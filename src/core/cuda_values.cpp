@@ -52,7 +52,7 @@ void call_driver(ValueCall call, const char* name, cudaStream_t stream, int ordi
 }  // namespace
 
 PinnedCounters::~PinnedCounters() {
-  for (void* page : pages_) ignore_cuda(cudaFreeHost(page));
+  for (void* pinned : pages_) ignore_cuda(cudaFreeHost(pinned));
 }
 
 PinnedCounter PinnedCounters::take() {
@@ -72,19 +72,20 @@ void PinnedCounters::give_back(PinnedCounter counter) noexcept {
 
 void PinnedCounters::add_page() {
   const CudaDeviceGuard guard(ordinal_);
-  void* page = nullptr;
+  void* pinned = nullptr;
   void* on_device = nullptr;
   pages_.reserve(pages_.size() + 1);
   free_.reserve((pages_.size() + 1) * (page_size / spacing));
-  if (cudaHostAlloc(&page, page_size, cudaHostAllocMapped | cudaHostAllocPortable) != cudaSuccess) {
+  if (cudaHostAlloc(&pinned, page_size, cudaHostAllocMapped | cudaHostAllocPortable) !=
+      cudaSuccess) {
     static_cast<void>(cudaGetLastError());
     throw MemoryError(fmt::format("pinned memory of CUDA device {}: {} bytes could not be had",
                                   ordinal_, page_size));
   }
-  pages_.push_back(page);
-  FLATSHARD_CHECK_CUDA(cudaHostGetDevicePointer(&on_device, page, 0));
+  pages_.push_back(pinned);
+  FLATSHARD_CHECK_CUDA(cudaHostGetDevicePointer(&on_device, pinned, 0));
   for (std::size_t at = 0; at < page_size; at += spacing)
-    free_.push_back({::new (static_cast<std::byte*>(page) + at) std::atomic<std::uint64_t>(0),
+    free_.push_back({::new (static_cast<std::byte*>(pinned) + at) std::atomic<std::uint64_t>(0),
                      reinterpret_cast<std::uint64_t>(on_device) + at});
 }
 
