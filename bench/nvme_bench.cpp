@@ -1,13 +1,19 @@
 // Slots on a disk against what the disk does for plain transfers of the same block size and depth,
 // by turns in one process. The plain transfers: threads that call pread and pwrite past the page
 // cache, and io_uring kept full; the faster of the two is the disk's bound. Slots are written and
-// read through a pipeline of three buffers, with checksums, and read, changed and written back.
+// read through a pipeline of three buffers, with checksums, and read, changed and written back. And
+// whole steps of a Sharder whose optimizer rests on NVMe, which read and write as many bytes.
 //
 //   nvme_bench FOLDER [MIB [BLOCK_KIB [DEPTH]]]     default: 512 MiB, blocks of 1024 KiB, depth 16
+#include <flatshard/comm/solo.hpp>
 #include <flatshard/core/host_memory.hpp>
 #include <flatshard/io/slot_pipeline.hpp>
 #include <flatshard/io/slot_store.hpp>
 #include <flatshard/io/transfer_queue.hpp>
+#include <flatshard/ops/adamw.hpp>
+#include <flatshard/ops/host_device.hpp>
+#include <flatshard/sharder/params_hash.hpp>
+#include <flatshard/sharder/sharder.hpp>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -206,10 +212,68 @@ class Slots {
   std::int64_t tag_ = 0;
 };
 
+/// Steps of fp32 AdamW, clipped: each reads 16 bytes a parameter and writes as many, the gradient
+/// in backward, master and states around the update. As many units as there are slots.
+class Steps {
+ public:
+  Steps(const Settings& settings, IoBackend backend, Tier optimizer = Tier::Nvme)
+      : modules_(modules_of(model_, settings.bytes / 16 / slots)),
+        trainer_(communicator_, model_, AdamW{.lr = 1e-3, .weight_decay = 0.1},
+                 options(settings, backend, optimizer)) {
+    trainer_.initialize(init::normal{0.02, 1});
+    run();
+  }
+  std::string description() { return trainer_.engine().nvme(); }
+  std::uint64_t hash() { return params_hash(trainer_); }
+
+  void run() {
+    for (auto module = modules_.rbegin(); module != modules_.rend(); ++module)
+      trainer_.backward(*module, [](auto, auto) {});
+    trainer_.step();
+    trainer_.synchronize();
+  }
+
+  /// The step leaves the bits of one in memory.
+  static void check(Settings settings, IoBackend backend) {
+    settings.bytes = 16 * slots * 3000;
+    expect(Steps(settings, backend).hash() == Steps(settings, backend, Tier::Device).hash(),
+           "a step on NVMe left other bits");
+  }
+
+ private:
+  static std::vector<Module> modules_of(Model& model, Elements elements) {
+    std::vector<Module> modules;
+    for (int unit = 0; unit < slots; ++unit) {
+      modules.push_back(model.module("h." + std::to_string(unit), {.backward_overwrites = true}));
+      modules.back().add("weight", {elements});
+    }
+    return modules;
+  }
+  Options options(const Settings& settings, IoBackend backend, Tier optimizer) {
+    Options options;
+    options.max_grad_norm = 1;
+    options.device = &device_;
+    options.offload = {Tier::Device, optimizer};
+    options.nvme = {.folder = settings.folder,
+                    .backend = backend,
+                    .queue_depth = settings.depth,
+                    .block_bytes = settings.block,
+                    .buffers = buffers};
+    return options;
+  }
+
+  HostDevice device_{{.form = StreamForm::Threaded}};
+  Solo communicator_{device_.kernels()};
+  Model model_;
+  std::vector<Module> modules_;
+  Sharder<strategy::FullShard, precision::Full<float>> trainer_;
+};
+
 struct Contestant {
   std::string name;
   bool is_plain;
   std::function<void(Work)> run;
+  bool reads_and_writes = false;  // and nothing else
   std::map<Work, std::vector<double>> seconds = {};
 };
 
@@ -222,6 +286,7 @@ void print(const Settings& settings, std::vector<Contestant>& contestants) {
       if (contestant.is_plain)
         bound = std::max(bound, gigabytes / median(contestant.seconds[work]));
     for (Contestant& contestant : contestants) {
+      if (contestant.seconds[work].empty()) continue;
       const double speed = gigabytes / median(contestant.seconds[work]);
       fmt::print("{:<15} {:<15} {:6.2f} GB/s  share {:.2f}\n", name_of(work), contestant.name,
                  speed, speed / bound);
@@ -247,10 +312,19 @@ void run(const Settings& settings) {
     contestants.push_back({std::string("slots, ") + to_string(backend), false,
                            [&made](Work work) { made.run(work); }});
   }
+  std::vector<std::unique_ptr<Steps>> all_steps;
+  for (const IoBackend backend : {IoBackend::Threads, IoBackend::Uring}) {
+    if (backend == IoBackend::Uring && !has_uring) continue;
+    Steps::check(settings, backend);
+    Steps& made = *all_steps.emplace_back(std::make_unique<Steps>(settings, backend));
+    contestants.push_back(
+        {std::string("steps, ") + to_string(backend), false, [&made](Work) { made.run(); }, true});
+  }
   for (int round = 0; round < rounds; ++round)
     for (const Work work : all_work)
       for (Contestant& contestant : contestants)
-        contestant.seconds[work].push_back(seconds_of([&] { contestant.run(work); }));
+        if (work == Work::Both || !contestant.reads_and_writes)
+          contestant.seconds[work].push_back(seconds_of([&] { contestant.run(work); }));
   for (const auto& made : all_slots) made->check();
   print(settings, contestants);
 }
