@@ -112,7 +112,7 @@ TEST_CASE("cast: integers copy their bits") {
 }
 
 TEST_CASE("flatten and unflatten: any number of tensors of any length and alignment") {
-  for (int number : {1, 2, 40, 500})
+  for (int number : short_run() ? std::vector{2, 40} : std::vector{1, 2, 40, 500})
     for (auto [from, to] : {std::pair{DType::Float32, DType::Float32},
                             {DType::Float32, DType::BFloat16},
                             {DType::BFloat16, DType::Float32},
