@@ -7,8 +7,6 @@ namespace {
 
 void flip_bit(const Transfer& transfer) { *transfer.data ^= std::byte{1}; }
 
-bool is_write(const Transfer& transfer) { return transfer.kind == Transfer::Kind::Write; }
-
 }  // namespace
 
 FaultyTransferQueue::FaultyTransferQueue(std::unique_ptr<TransferQueue> inner,
@@ -43,18 +41,27 @@ void FaultyTransferQueue::submit_faulty(const Transfer& transfer) {
     half.bytes = std::max<Bytes>(transfer.bytes / 2, 1);
     inner_->submit({&half, 1});
   } else {
-    if (is_write(transfer)) flip_bit(transfer);
-    to_flip_.push_back(transfer);
-    inner_->submit({&transfer, 1});
+    submit_flipped(transfer);
   }
 }
 
-// The memory of a write gets its bit back.
+void FaultyTransferQueue::submit_flipped(const Transfer& transfer) {
+  Flipping& flipping = to_flip_.emplace_back(Flipping{transfer, {}});
+  if (transfer.kind == Transfer::Kind::Write) {
+    flipping.copy = Buffer(memory_, transfer.bytes);
+    auto* const copy = static_cast<std::byte*>(flipping.copy.data());
+    std::copy_n(transfer.data, transfer.bytes, copy);
+    flipping.transfer.data = copy;
+    flip_bit(flipping.transfer);
+  }
+  inner_->submit({&flipping.transfer, 1});
+}
+
 void FaultyTransferQueue::settle(const TransferResult& result) {
   const auto found = std::find_if(to_flip_.begin(), to_flip_.end(),
-                                  [&](const Transfer& t) { return t.id == result.id; });
+                                  [&](const Flipping& f) { return f.transfer.id == result.id; });
   if (found == to_flip_.end()) return;
-  if (is_write(*found) || result.moved > 0) flip_bit(*found);
+  if (found->transfer.kind == Transfer::Kind::Read && result.moved > 0) flip_bit(found->transfer);
   to_flip_.erase(found);
 }
 

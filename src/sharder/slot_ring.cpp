@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "plan_build.hpp"
 #include "runtime.hpp"
@@ -82,6 +83,27 @@ SlotRing::Buffer* SlotRing::buffer_of(int unit) {
   return index < 0 ? nullptr : &at(buffers_, index);
 }
 
+/// Ends what uses a buffer, also where the stream has failed and destroys its tasks unrun: the
+/// buffer is about to be overwritten on other streams, which know nothing of that.
+class SlotRing::Finish {
+ public:
+  Finish(SlotRing& ring, Buffer& buffer) : ring_(&ring), buffer_(&buffer) {}
+  Finish(Finish&& other) noexcept
+      : ring_(std::exchange(other.ring_, nullptr)), buffer_(other.buffer_) {}
+  Finish& operator=(Finish&&) = delete;
+  ~Finish() {
+    if (ring_ != nullptr) ring_->abandon(*buffer_);
+  }
+  void operator()() {
+    ring_->run([this] { ring_->finish(*buffer_); });
+    ring_ = nullptr;
+  }
+
+ private:
+  SlotRing* ring_;
+  Buffer* buffer_;
+};
+
 void SlotRing::begin(int unit) {
   if (!holds(unit)) return;
   if (Buffer* earlier = buffer_of(unit)) earlier->unit = -1;
@@ -94,7 +116,7 @@ void SlotRing::begin(int unit) {
   next_ = (next_ + 1) % buffers_.size();
   buffer.unit = unit;
   stream_.wait(*buffer.used);
-  enqueue([this, &buffer] { finish(buffer); });
+  stream_.enqueue(Finish(*this, buffer));
   bind(unit, buffer.data);
 }
 
@@ -122,20 +144,23 @@ void SlotRing::place(const SlotState& slot, std::byte* data) {
   }
 }
 
-/// A task of the file; after a failure none runs.
+/// Within a task of the file; after a failure, nothing but that.
+template <class Work>
+void SlotRing::run(Work work) {
+  check();
+  try {
+    work();
+  } catch (...) {
+    const std::lock_guard hold(mutex_);
+    if (!failure_) failure_ = std::current_exception();
+    failed_ = true;
+    throw;
+  }
+}
+
 template <class Work>
 void SlotRing::enqueue(Work work) {
-  stream_.enqueue([this, work] {
-    check();
-    try {
-      work();
-    } catch (...) {
-      const std::lock_guard hold(mutex_);
-      if (!failure_) failure_ = std::current_exception();
-      failed_ = true;
-      throw;
-    }
-  });
+  stream_.enqueue([this, work] { run(work); });
 }
 
 void SlotRing::check() const {
@@ -151,6 +176,16 @@ std::span<std::byte> SlotRing::bytes_of(const SlotState& slot, const Buffer& buf
 /// Ends what uses the buffer.
 void SlotRing::finish(Buffer& buffer) {
   for (const std::size_t index : buffer.slots) settle(slots_[index], index);
+  buffer.slots.clear();
+}
+
+void SlotRing::abandon(Buffer& buffer) noexcept {
+  for (const std::size_t index : buffer.slots) {
+    try {
+      settle(slots_[index], index);
+    } catch (...) {  // an error came before it
+    }
+  }
   buffer.slots.clear();
 }
 

@@ -105,9 +105,13 @@ class SlotRing {
   Buffer* buffer_of(int unit);
   void bind(int unit, std::byte* data);
   void place(const SlotState& slot, std::byte* data);
+  class Finish;
+  template <class Work>
+  void run(Work work);
   template <class Work>
   void enqueue(Work work);
   void finish(Buffer& buffer);
+  void abandon(Buffer& buffer) noexcept;
   void settle(SlotState& slot, std::size_t index);
   void begin_read(std::size_t index, Buffer& buffer);
   void begin_write(std::size_t index, Buffer& buffer);

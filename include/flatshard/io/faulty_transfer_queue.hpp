@@ -1,6 +1,8 @@
 // Makes asynchronous transfers fail on purpose, for tests.
 #pragma once
 
+#include <flatshard/core/buffer.hpp>
+#include <flatshard/core/host_memory.hpp>
 #include <flatshard/io/transfer_queue.hpp>
 
 #include <cstdint>
@@ -39,15 +41,24 @@ class FaultyTransferQueue final : public TransferQueue {
   std::size_t wait(std::span<TransferResult> results) noexcept override;
 
  private:
+  /// A transfer of inner_ that gets a wrong bit. What is written is a copy: others may read the
+  /// memory of a write meanwhile.
+  struct Flipping {
+    Transfer transfer;
+    Buffer copy;
+  };
+
   bool goes_wrong();
   void submit_faulty(const Transfer& transfer);
+  void submit_flipped(const Transfer& transfer);
   void settle(const TransferResult& result);
 
+  HostMemory memory_;              // of copies
+  std::vector<Flipping> to_flip_;  // goes after inner_, which writes them
   std::unique_ptr<TransferQueue> inner_;
   TransferFaults faults_;
   std::int64_t transfers_ = 0;
   std::vector<TransferResult> made_up_;  // results that inner_ knows nothing of
-  std::vector<Transfer> to_flip_;        // transfers of inner_ that get a wrong bit
 };
 
 }  // namespace flatshard
