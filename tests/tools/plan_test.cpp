@@ -35,15 +35,56 @@ Bytes number(const Value& json, const char* section, const char* key) {
   return *find(*find(*json.map(), section)->map(), key)->integer();
 }
 
-/// What one rank's device had allocated at most.
-Bytes allocated_by(flatshard::Communicator& communicator, const PlannedRun& run,
-                   const flatshard::Optimizer& optimizer, const flatshard::Plan& plan) {
+const char* const host_offloads[] = {"cpu_all", "cpu_optimizer", "cpu_params"};
+
+/// The most that one rank had, of device memory and of the host's; -1 where its Plan is another.
+struct Allocated {
+  Bytes device = -1, host = -1;
+  friend bool operator==(const Allocated&, const Allocated&) = default;
+};
+
+Allocated allocated_by(flatshard::Communicator& communicator, const PlannedRun& run,
+                       const flatshard::Optimizer& optimizer, const flatshard::Plan& plan) {
   flatshard::HostDevice device;
   flatshard::Options options = run.options;
   options.device = &device;
   const flatshard::Engine engine(communicator, run.model, optimizer, run.request, options);
-  if (!(engine.plan() == plan)) return -1;
-  return device.memory().high_water();
+  if (!(engine.plan() == plan)) return {};
+  return {device.memory().high_water(), device.host_memory().high_water()};
+}
+
+/// What a run takes of the host's memory beside what its Plan places there: reports and the like.
+Bytes beside_the_plan(PlanQuestion question) {
+  question.offload = "none";
+  question.world = 1;
+  Bytes host = -1;
+  flatshard::ThreadWorld(1).run([&](flatshard::Communicator& alone) {
+    host = allocated_by(alone, planned_run(question), flatshard::AdamW{}, plan_of(question)).host;
+  });
+  return host;
+}
+
+/// `flatshard plan`, and what ranks then take, must be the same on every rank.
+void check_printed_bytes(PlanQuestion question) {
+  CAPTURE(question.strategy);
+  CAPTURE(question.precision);
+  CAPTURE(question.offload);
+  CAPTURE(question.world);
+  question.json = true;
+  const Value json = parse_json(run_plan(question).text, "plan");
+  const Allocated printed{number(json, "bytes", "device"), number(json, "bytes", "host")};
+  const PlannedRun run = planned_run(question);
+  const flatshard::Plan plan = plan_of(question);
+  CHECK(printed.device == plan.arena_bytes);
+  CHECK((printed.host > 0) == (question.offload != "none"));
+  std::vector<Allocated> allocated(static_cast<std::size_t>(question.world));
+  flatshard::ThreadWorld(question.world).run([&](flatshard::Communicator& communicator) {
+    allocated[static_cast<std::size_t>(communicator.rank())] =
+        allocated_by(communicator, run, flatshard::AdamW{}, plan);
+  });
+  const Bytes beside = beside_the_plan(question);
+  for (const Allocated& bytes : allocated)
+    CHECK(bytes == Allocated{printed.device, printed.host + beside});
 }
 
 TEST_CASE(
@@ -56,23 +97,23 @@ TEST_CASE(
         question.strategy = strategy;
         question.precision = precision;
         question.world = world;
-        question.json = true;
-        CAPTURE(strategy);
-        CAPTURE(precision);
-        CAPTURE(world);
-        const Bytes printed =
-            number(parse_json(run_plan(question).text, "plan"), "bytes", "device");
-        const PlannedRun run = planned_run(question);
-        const flatshard::Plan plan = plan_of(question);
-        CHECK(printed == plan.arena_bytes);
-        flatshard::ThreadWorld ranks(world);
-        std::vector<Bytes> allocated(static_cast<std::size_t>(world));
-        ranks.run([&](flatshard::Communicator& communicator) {
-          allocated[static_cast<std::size_t>(communicator.rank())] =
-              allocated_by(communicator, run, flatshard::AdamW{}, plan);
-        });
-        for (const Bytes bytes : allocated) CHECK(bytes == printed);
+        check_printed_bytes(question);
       }
+}
+
+TEST_CASE("they are so wherever parameters and optimizer rest on the host") {
+  for (const char* offload : host_offloads)
+    for (const char* strategy : strategies)
+      for (const char* precision : precisions)
+        for (const int world : {1, 2, 4, 8}) {
+          PlanQuestion question;
+          question.gpt = "1,8,10,4";
+          question.strategy = strategy;
+          question.precision = precision;
+          question.world = world;
+          question.offload = offload;
+          check_printed_bytes(question);
+        }
 }
 
 TEST_CASE("options and optimizers change the bytes as they change a run's") {
@@ -101,7 +142,7 @@ TEST_CASE("options and optimizers change the bytes as they change a run's") {
     const flatshard::Plan plan = plan_of(question);
     flatshard::ThreadWorld ranks(4);
     ranks.run([&](flatshard::Communicator& communicator) {
-      const Bytes bytes = allocated_by(communicator, run, optimizer, plan);
+      const Bytes bytes = allocated_by(communicator, run, optimizer, plan).device;
       if (communicator.rank() == 0) CHECK(bytes == plan.arena_bytes);
     });
   }
@@ -145,7 +186,7 @@ TEST_CASE("memory of the host is listed apart") {
   PlanQuestion question;
   question.gpt = "2,16,30,8";
   question.world = 4;
-  for (const char* offload : {"cpu_all", "cpu_optimizer", "cpu_params"}) {
+  for (const char* offload : host_offloads) {
     question.offload = offload;
     question.options.pinned_budget = 5000;
     question.json = true;
