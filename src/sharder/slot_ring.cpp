@@ -84,7 +84,7 @@ SlotRing::Buffer* SlotRing::buffer_of(int unit) {
 }
 
 /// Ends what uses a buffer, also where the stream has failed and destroys its tasks unrun: the
-/// buffer is about to be overwritten on other streams, which know nothing of that.
+/// buffer is about to be read or overwritten on other streams, which know nothing of that.
 class SlotRing::Finish {
  public:
   Finish(SlotRing& ring, Buffer& buffer) : ring_(&ring), buffer_(&buffer) {}
@@ -224,8 +224,8 @@ void SlotRing::read(NvmePart part, int flat) {
 }
 
 void SlotRing::await(NvmePart part, int flat) {
-  const std::size_t index = slot_of(part, flat);
-  if (index != none) enqueue([this, index] { settle(slots_[index], index); });
+  if (slot_of(part, flat) == none) return;
+  stream_.enqueue(Finish(*this, *buffer_of(at(plan_.flats, flat).unit)));
 }
 
 void SlotRing::write(NvmePart part, int flat, const StepScalars* decision) {
