@@ -95,8 +95,13 @@ class SlotRing::Finish {
     if (ring_ != nullptr) ring_->abandon(*buffer_);
   }
   void operator()() {
-    ring_->run([this] { ring_->finish(*buffer_); });
-    ring_ = nullptr;
+    SlotRing& ring = *std::exchange(ring_, nullptr);
+    try {
+      ring.run([&] { ring.finish(*buffer_); });
+    } catch (...) {
+      ring.abandon(*buffer_);
+      throw;
+    }
   }
 
  private:
