@@ -80,12 +80,15 @@ std::vector<double> exact(const std::vector<T>& values) {
   return out;
 }
 
-/// |out - expected| / |expected| over all elements; NaN never passes a comparison.
-inline double relative_error(const std::vector<double>& out, const std::vector<double>& expected) {
+/// |out - expected| / |expected| over all elements; NaN never passes a comparison. An element
+/// counts as at least `smallest`: below its smallest normal number a type rounds no finer.
+inline double relative_error(const std::vector<double>& out, const std::vector<double>& expected,
+                             double smallest = 0) {
   double error = 0, size = 0;
   for (std::size_t i = 0; i < expected.size(); ++i) {
     error += (out[i] - expected[i]) * (out[i] - expected[i]);
-    size += expected[i] * expected[i];
+    const double magnitude = std::fmax(std::fabs(expected[i]), smallest);
+    size += magnitude * magnitude;
   }
   return std::sqrt(error / std::fmax(size, 1e-300));
 }
@@ -95,5 +98,9 @@ template <class T>
 constexpr double unit_roundoff = sizeof(T) == 4 ? 0x1p-24 : 0x1p-11;
 template <>
 inline constexpr double unit_roundoff<flatshard::Bf16> = 0x1p-8;
+template <class T>
+constexpr double smallest_normal = sizeof(T) == 4 ? 0x1p-126 : 0x1p-14;
+template <>
+inline constexpr double smallest_normal<flatshard::Bf16> = 0x1p-126;
 
 }  // namespace train_gpt_test
