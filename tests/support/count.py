@@ -2,7 +2,7 @@
 """Adds up the test logs of build folders: count.py BUILD... prints 'PASSED FAILED'.
 
 A doctest program counts its test cases, a check its own 'N passed, N failed', any other test one, one
-that was skipped none.
+that was skipped none. A folder whose tests could not be run at all counts one failure.
 """
 import json
 import pathlib
@@ -24,14 +24,15 @@ def count(row):
     return passed, failed if good else max(failed, 1)
 
 
-def rows(build):
+def counts(build):
     log = pathlib.Path(build) / "meson-logs/testlog.json"
-    return [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
+    return [count(json.loads(line)) for line in lines] or [(0, 1)]
 
 
 def main():
-    counts = [count(row) for build in sys.argv[1:] for row in rows(build)]
-    print(sum(passed for passed, _ in counts), sum(failed for _, failed in counts))
+    found = [pair for build in sys.argv[1:] for pair in counts(build)]
+    print(sum(passed for passed, _ in found), sum(failed for _, failed in found))
 
 
 if __name__ == "__main__":
