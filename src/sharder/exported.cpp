@@ -32,12 +32,13 @@ ExportedShard export_local(const Engine& engine, int parameter,
     const Block* found = plan.block(first, owner, at);
     return found != nullptr ? found : plan.block(second, owner, at);
   };
-  ExportedShard shard{
-      local.offset, local.count,
-      export_run(flat.requires_grad ? block(Role::Master, Role::Compute)
-                                    : block(Role::Compute, Role::Whole),
-                 local.master, flat.master, false),
-      nullptr, {}};
+  ExportedShard shard{local.offset,
+                      local.count,
+                      export_run(flat.requires_grad ? block(Role::Master, Role::Compute)
+                                                    : block(Role::Compute, Role::Whole),
+                                 local.master, flat.master, false),
+                      nullptr,
+                      {}};
   if (!flat.requires_grad) return shard;
   shard.gradient = export_run(block(Role::ReducedGradient, Role::Gradient), local.gradient,
                               flat.accumulate, true);
