@@ -44,6 +44,9 @@ void Engine::Parts::open_micro_step(bool is_last) {
     runtime.order(runtime.reduce, *decided, runtime.compute);
     stepper.send_decision();
   }
+  if (last && detail::steps_on_host(runtime.plan))
+    norm.begin(detail::leaves_device_complete(runtime.plan, micro_step + 1) ? Tier::Device
+                                                                            : Tier::Host);
 }
 
 void Engine::Parts::close_micro_step() {
@@ -120,7 +123,6 @@ void Engine::Parts::close_unit(int unit) {
   if (updates && runtime.parameter_slots) runtime.disk.synchronize();  // what backward has read
   reducer.open_slots(unit, micro_step, last);
   reducer.close(unit, micro_step, last);
-  if (last) stepper.measure_early(unit);
   if (!updates) reducer.close_slots(unit, last);
   use(unit).closed = true;
   if (updates) stepper.update_unit(unit);

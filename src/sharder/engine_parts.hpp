@@ -33,6 +33,7 @@ struct Engine::Parts {
   detail::Runtime runtime;
   struct Agreed {};
   Agreed agreed;  // the ranks are, before anything is written to the arena
+  detail::GradientNorm norm;
   detail::Gatherer gatherer;
   detail::Reducer reducer;
   detail::Stepper stepper;

@@ -16,7 +16,6 @@ std::vector<NormAdd> shifted(const std::vector<TreeAdd>& adds, int by) {
 
 GradientNorm::GradientNorm(Runtime& runtime, NormKind kind, NormHook hook)
     : runtime_(runtime),
-      lane_(runtime.step_lane()),
       kind_(kind),
       hook_(std::move(hook)),
       values_(reinterpret_cast<double*>(runtime.address(Role::Control, control_norm))),
@@ -45,40 +44,44 @@ double* GradientNorm::result_of(int pass) const {
   return values_of(pass) + runtime_.plan.norm_leaves + runtime_.plan.norm.root;
 }
 
+void GradientNorm::begin(Tier tier) {
+  tier_ = tier;
+  begun_ = true;
+  const auto bytes = static_cast<Bytes>(sizeof(double)) * value_count_ * runtime_.plan.norm_passes;
+  if (runtime_.plan.norm.root >= 0)
+    lane().kernels.zero(local_values(values_of(0)), bytes, lane().stream);
+}
+
+void GradientNorm::offer(Tier tier, int flat, const std::byte* slice, DType dtype) {
+  if (begun_ && tier == tier_) sum(flat, slice, dtype);
+}
+
 void GradientNorm::measure() {
-  if (!started_) {
-    start();
-    for (const Group& group : groups_) sum_all_leaves(group);
+  if (!begun_) {
+    begin(Tier::Device);
+    for (int flat = 0; flat < count_of(runtime_.plan.flats); ++flat)
+      sum(flat, runtime_.memory(flat).gradient_slice, runtime_.flat(flat).accumulate);
   }
-  started_ = false;
+  begun_ = false;
   pass(kind_, values_of(0));
   if (checks_largest_) pass(NormKind::Infinity, values_of(1));
 }
 
-void GradientNorm::sum_unit(int unit) {
-  if (!started_) start();
-  started_ = true;
-  for (const Group& group : groups_)
-    if (runtime_.flat(group.flat).unit == unit) sum_all_leaves(group);
-}
-
-void GradientNorm::start() {
-  const auto bytes = static_cast<Bytes>(sizeof(double)) * value_count_ * runtime_.plan.norm_passes;
-  if (runtime_.plan.norm.root >= 0)
-    lane_.kernels.zero(local_values(values_of(0)), bytes, lane_.stream);
-}
-
-/// Of every pass.
-void GradientNorm::sum_all_leaves(const Group& group) {
-  sum_leaves(kind_, group, local_values(values_of(0)));
-  if (checks_largest_) sum_leaves(NormKind::Infinity, group, local_values(values_of(1)));
+/// The flat's leaves, of every pass.
+void GradientNorm::sum(int flat, const std::byte* slice, DType dtype) {
+  for (const Group& group : groups_) {
+    if (group.flat != flat) continue;
+    sum_leaves(kind_, group, slice, dtype, local_values(values_of(0)));
+    if (checks_largest_)
+      sum_leaves(NormKind::Infinity, group, slice, dtype, local_values(values_of(1)));
+  }
 }
 
 void GradientNorm::pass(NormKind kind, double* values) {
   const Plan& plan = runtime_.plan;
   if (plan.norm.root < 0) return;
   double* local = local_values(values);
-  merge(kind, local_adds_, local, lane_);
+  merge(kind, local_adds_, local, lane());
   if (local != values) send_to_device(local, values);
   double* exchange = values + plan.norm_leaves;
   runtime_.shard.all_gather("norm", exchange + runtime_.shard.rank() * plan.norm.nodes_per_rank,
@@ -89,26 +92,25 @@ void GradientNorm::pass(NormKind kind, double* values) {
 
 /// Where the leaves of a pass, which ends at `values`, are summed.
 double* GradientNorm::local_values(double* values) const {
-  return host_values_ == nullptr ? values : host_values_ + (values - values_);
+  return tier_ == Tier::Device ? values : host_values_ + (values - values_);
 }
 
 /// What this rank gives to the exchange.
 void GradientNorm::send_to_device(const double* local, double* values) {
   const Plan& plan = runtime_.plan;
   const Elements own = plan.norm_leaves + runtime_.shard.rank() * plan.norm.nodes_per_rank;
-  runtime_.order(lane_.stream, *summed_, runtime_.reduce);
+  runtime_.order(lane().stream, *summed_, runtime_.reduce);
   runtime_.device.copy(local + own, values + own,
                        plan.norm.nodes_per_rank * static_cast<Bytes>(sizeof(double)),
                        runtime_.reduce);
 }
 
-void GradientNorm::sum_leaves(NormKind kind, const Group& group, double* values) {
-  const std::byte* slice = runtime_.memory(group.flat).gradient_slice;
-  const DType dtype = runtime_.flat(group.flat).accumulate;
+void GradientNorm::sum_leaves(NormKind kind, const Group& group, const std::byte* slice,
+                              DType dtype, double* values) {
   if (kind == NormKind::Two)
-    lane_.kernels.square_sums(slice, dtype, group.nodes, values + group.first, lane_.stream);
+    lane().kernels.square_sums(slice, dtype, group.nodes, values + group.first, lane().stream);
   else
-    lane_.kernels.absolute_maxima(slice, dtype, group.nodes, values + group.first, lane_.stream);
+    lane().kernels.absolute_maxima(slice, dtype, group.nodes, values + group.first, lane().stream);
 }
 
 void GradientNorm::merge(NormKind kind, std::span<const NormAdd> adds, double* values, Lane lane) {

@@ -5,17 +5,20 @@
 
 namespace flatshard::detail {
 
-/// Leaves are summed where the gradients of a step are; then ranks exchange on the reduce stream,
-/// and the result stays in device memory.
+/// Leaves are summed where the gradients of a step are, or come by on their way to the host; then
+/// ranks exchange on the reduce stream, and the result stays in device memory.
 class GradientNorm {
  public:
   GradientNorm(Runtime& runtime, NormKind kind, NormHook hook);
 
-  /// Measures the accumulated gradients. Call after their last reduction.
+  /// The last micro-step begins, with every gradient to be offered as it becomes complete: they
+  /// may be about to leave memory. They are summed in memory of `tier`.
+  void begin(Tier tier);
+  /// A flat's gradient is complete in memory of `tier`, on the stream of that tier.
+  void offer(Tier tier, int flat, const std::byte* slice, DType dtype);
+  /// Measures the accumulated gradients, which are in memory if none were offered. Call after their
+  /// last reduction.
   void measure();
-  /// Sums the leaves of a unit ahead of measure(), while its gradients are in memory; then of every
-  /// unit, or of none.
-  void sum_unit(int unit);
   /// Sum of squares or largest magnitude, in device memory; null when nothing is trainable.
   const double* result() const { return result_of(0); }
   /// Largest magnitude of all gradients where result() being finite does not say that they are;
@@ -30,25 +33,26 @@ class GradientNorm {
     std::vector<NormNode> nodes;
   };
 
-  void start();
+  void sum(int flat, const std::byte* slice, DType dtype);
   void pass(NormKind kind, double* values);
-  void sum_leaves(NormKind kind, const Group& group, double* values);
-  void sum_all_leaves(const Group& group);
+  void sum_leaves(NormKind kind, const Group& group, const std::byte* slice, DType dtype,
+                  double* values);
   void send_to_device(const double* local, double* values);
+  Lane lane() const { return runtime_.lane(tier_); }
   static void merge(NormKind kind, std::span<const NormAdd> adds, double* values, Lane lane);
   double* local_values(double* values) const;
   double* values_of(int pass) const { return values_ + pass * value_count_; }
   double* result_of(int pass) const;
 
   Runtime& runtime_;
-  Lane lane_;  // of the gradients
+  Tier tier_ = Tier::Device;  // where this step's leaves are summed
+  bool begun_ = false;        // they are, as they are offered
   NormKind kind_;
   NormHook hook_;
   bool checks_largest_ = false;
-  bool started_ = false;  // leaves are being summed ahead
   double* values_;
-  double* host_values_;            // null: the gradients are on the device
-  std::unique_ptr<Event> summed_;  // recorded on the gradients' lane
+  double* host_values_;            // null: leaves are never summed on the host
+  std::unique_ptr<Event> summed_;  // recorded on the host stream
   Elements value_count_;
   std::vector<Group> groups_;
   std::vector<NormAdd> local_adds_;  // among this rank's leaves, then into its part of the exchange

@@ -74,6 +74,11 @@ inline bool steps_from_nvme(const Plan& plan) {
 inline bool sums_on_host(const Plan& plan) {
   return steps_on_host(plan) && plan.moment == ReduceMoment::Micro;
 }
+/// The gradient of so many micro-steps that steps on the host is complete on the device before it
+/// goes there. (What is accumulated holds what is reduced exactly: policy/rules.hpp.)
+inline bool leaves_device_complete(const Plan& plan, int micro_steps) {
+  return !sums_on_host(plan) || micro_steps == 1;
+}
 /// What a step makes of a flat goes elsewhere: to another tier, or into a slot of its own.
 inline bool moves(const Flat& flat, const Plan& plan) {
   return flat.requires_grad && (flat.parameters_rest != plan.request.offload.optimizer ||

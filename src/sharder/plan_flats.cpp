@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 #include <flatshard/core/error.hpp>
+#include <flatshard/policy/rules.hpp>
 
 #include <algorithm>
 
@@ -172,6 +173,19 @@ void take_gradients_at_once(Plan& plan) {
     if (sums_on_host(plan)) flat.gradient_in_place = false;
 }
 
+/// They are not widened for sums that nobody forms: where a step reads what is delivered, it widens
+/// it itself, which is exact.
+void keep_gradients_as_delivered(Plan& plan) {
+  if (!sums_on_host(plan) || plan.max_micro_steps > 1) return;
+  for (Flat& flat : plan.flats) {
+    StepRow narrow = flat.step_row;
+    narrow.gradient = flat.reduce;
+    if (!flat.requires_grad || !is_built(narrow, NarrowGradientRows{})) continue;
+    flat.step_row = narrow;
+    flat.accumulate = flat.reduce;
+  }
+}
+
 void index_parameters(Plan& plan, const Model& model) {
   plan.flat_of_parameter.resize(model.parameters().size());
   plan.slot_of_parameter.resize(model.parameters().size());
@@ -200,6 +214,7 @@ void plan_flats(Plan& plan, const Model& model, const Options& options) {
         flattener.add(parameter, unit, key_of(spec, at(model.modules(), module), plan, options));
       }
   if (steps_on_host(plan)) take_gradients_at_once(plan);
+  keep_gradients_as_delivered(plan);
   index_parameters(plan, model);
 }
 

@@ -9,8 +9,9 @@
 
 namespace flatshard::detail {
 
-Reducer::Reducer(Runtime& runtime)
+Reducer::Reducer(Runtime& runtime, GradientNorm& norm)
     : runtime_(runtime),
+      norm_(norm),
       states_(runtime.plan.units.size()),
       dedicated_slot_(runtime.plan.units.size(), -1),
       stepped_(runtime.make_event()),
@@ -129,23 +130,23 @@ void Reducer::reduce_flat(int index, int micro_step, bool last) {
   switch (runtime_.plan.moment) {
     case ReduceMoment::Micro:
       if (sums_on_host(runtime_.plan))
-        reduce_to_host(flat, memory, written, replace);
+        reduce_to_host(index, written, replace, last);
       else
         reduce_slice(flat, memory, written, flat.compute, flat.reduce, true, replace);
       add_partials(flat, memory, flat.partition.slice(), micro_step, last);
-      if (sums_on_host(runtime_.plan)) runtime_.host.record(*state(flat.unit).summed);
+      if (sums_on_host(runtime_.plan)) finish_on_host(index, last);
       return;
     case ReduceMoment::Boundary:
       keep_whole(flat, memory, written, micro_step, last);
       if (!last) return;
       reduce_slice(flat, memory, memory.gradient, flat.accumulate, flat.reduce, true, true);
-      return fetch_slice(flat, memory);
+      return fetch_slice(index);
     case ReduceMoment::ReplicaBoundary:
       reduce_slice(flat, memory, written, flat.compute, wide_of(flat.compute), false, replace);
       add_partials(flat, memory, flat.partition.slice(), micro_step, last);
       if (!last) return;
       reduce_replicas(flat, memory);
-      return fetch_slice(flat, memory);
+      return fetch_slice(index);
   }
 }
 

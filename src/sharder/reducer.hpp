@@ -2,7 +2,7 @@
 // micro-steps.
 #pragma once
 
-#include "runtime.hpp"
+#include "norm.hpp"
 
 namespace flatshard::detail {
 
@@ -10,7 +10,8 @@ namespace flatshard::detail {
 /// is copied on the download stream and added on the host stream. Nothing blocks the host.
 class Reducer {
  public:
-  explicit Reducer(Runtime& runtime);
+  /// Offers complete gradients that step on the host to `norm`.
+  Reducer(Runtime& runtime, GradientNorm& norm);
 
   /// The unit's gradients for this micro-step: zeroed (only between parameters where backward
   /// overwrites them and `zero_all` is false). Call once per micro-step and unit.
@@ -69,14 +70,15 @@ class Reducer {
   void reduce_over_ranks(const Flat& flat, const std::byte* source, std::byte* target,
                          DType contribution, DType result, bool over_replicas);
   void reduce_replicas(const Flat& flat, const FlatMemory& memory);
-  void reduce_to_host(const Flat& flat, const FlatMemory& memory, const std::byte* written,
-                      bool replace);
+  void reduce_to_host(int flat, const std::byte* written, bool replace, bool last);
+  void finish_on_host(int flat, bool last);
   void take_arrival(const Flat& flat, const FlatMemory& memory, Landing& landing, bool replace);
-  void fetch_slice(const Flat& flat, const FlatMemory& memory);
+  void fetch_slice(int flat);
   void add_partials(const Flat& flat, const FlatMemory& memory, Elements count, int index,
                     bool last);
 
   Runtime& runtime_;
+  GradientNorm& norm_;
   std::vector<State> states_;
   std::vector<Slot> slots_;  // ring slots, then one per dedicated unit
   std::vector<int> dedicated_slot_;

@@ -22,8 +22,9 @@ void Reducer::close_slots(int unit, bool last) {
 }
 
 /// Reduces on the device and stores on the host, or adds there.
-void Reducer::reduce_to_host(const Flat& flat, const FlatMemory& memory, const std::byte* written,
-                             bool replace) {
+void Reducer::reduce_to_host(int index, const std::byte* written, bool replace, bool last) {
+  const Flat& flat = runtime_.flat(index);
+  const FlatMemory& memory = runtime_.memory(index);
   Landing& landing = landings_[next_landing_];
   next_landing_ = (next_landing_ + 1) % landings_.size();
   Stream& download = runtime_.download;
@@ -35,7 +36,15 @@ void Reducer::reduce_to_host(const Flat& flat, const FlatMemory& memory, const s
   runtime_.device.copy(landing.data, direct ? memory.sum_slice : landing.arrival,
                        flat.partition.slice() * size_of(flat.reduce), download);
   runtime_.order(download, *landing.copied, runtime_.host);
+  if (last) norm_.offer(Tier::Device, index, landing.data, flat.reduce);
   if (!direct) take_arrival(flat, memory, landing, replace);
+}
+
+/// The micro-step's part is in the sum.
+void Reducer::finish_on_host(int index, bool last) {
+  const Flat& flat = runtime_.flat(index);
+  if (last) norm_.offer(Tier::Host, index, runtime_.memory(index).gradient_slice, flat.accumulate);
+  runtime_.host.record(*state(flat.unit).summed);
 }
 
 void Reducer::take_arrival(const Flat& flat, const FlatMemory& memory, Landing& landing,
@@ -51,12 +60,15 @@ void Reducer::take_arrival(const Flat& flat, const FlatMemory& memory, Landing& 
 }
 
 /// The sum that was formed on the device goes to an optimizer on the host.
-void Reducer::fetch_slice(const Flat& flat, const FlatMemory& memory) {
+void Reducer::fetch_slice(int index) {
   if (!steps_on_host(runtime_.plan)) return;
+  const Flat& flat = runtime_.flat(index);
+  const FlatMemory& memory = runtime_.memory(index);
   runtime_.order(runtime_.reduce, *state(flat.unit).summed, runtime_.download);
   runtime_.device.copy(memory.sum_slice, memory.gradient_slice,
                        flat.partition.slice() * size_of(flat.accumulate), runtime_.download);
   runtime_.order(runtime_.download, *fetched_, runtime_.host);
+  norm_.offer(Tier::Device, index, memory.sum_slice, flat.accumulate);
 }
 
 }  // namespace flatshard::detail

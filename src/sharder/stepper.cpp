@@ -89,16 +89,16 @@ void check_step(const Plan& plan, const Optimizer& optimizer, const Options& opt
     if (flat.requires_grad) functions_for(device, plan, optimizer, flat.step_row);
 }
 
-Stepper::Stepper(Runtime& runtime, Gatherer& gatherer, const Optimizer& optimizer,
-                 const Options& options)
+Stepper::Stepper(Runtime& runtime, Gatherer& gatherer, GradientNorm& norm,
+                 const Optimizer& optimizer, const Options& options)
     : runtime_(runtime),
       gatherer_(gatherer),
+      norm_(norm),
       optimizer_(optimizer),
       groups_(options.groups),
       settings_(settings_of(runtime.plan, options)),
       seed_(options.seed),
       in_backward_(options.step_in_backward),
-      norm_(runtime, options.norm, options.norm_hook),
       lane_(runtime.step_lane()),
       control_(reinterpret_cast<DeviceControl*>(runtime.address(Role::Control, control_state))),
       times_(reinterpret_cast<std::int64_t*>(runtime.address(Role::Control, control_times))),

@@ -48,7 +48,8 @@ class Reductions {
 class Stepper {
  public:
   /// What check_step lets pass.
-  Stepper(Runtime& runtime, Gatherer& gatherer, const Optimizer& optimizer, const Options& options);
+  Stepper(Runtime& runtime, Gatherer& gatherer, GradientNorm& norm, const Optimizer& optimizer,
+          const Options& options);
 
   /// Replaces the hyper-parameters from the next update on; the functor's type must stay.
   void set_optimizer(const Optimizer& optimizer);
@@ -63,9 +64,6 @@ class Stepper {
   /// What the updates read of the decision follows them to the host.
   void send_decision();
   void update_unit(int unit);
-  /// The unit's gradients of the last micro-step are complete. On the host they are measured at
-  /// once: they may be about to leave memory, and the host has time while backward runs.
-  void measure_early(int unit);
   std::int64_t end_step(Divisor divisor);
 
   /// Blocks until the report of step `number` is there; throws what it says is an error (once).
@@ -116,6 +114,7 @@ class Stepper {
 
   Runtime& runtime_;
   Gatherer& gatherer_;
+  GradientNorm& norm_;
   Optimizer optimizer_;
   std::vector<GroupOptions> groups_;
   std::vector<Optimizer> group_optimizers_;  // per hyper-parameter group
@@ -124,7 +123,6 @@ class Stepper {
   StepSettings settings_;
   std::uint64_t seed_;
   bool in_backward_;
-  GradientNorm norm_;
   Lane lane_;  // of the updates
   DeviceControl* control_;
   StepScalars* scalars_;      // that updates read
@@ -139,12 +137,12 @@ class Stepper {
   std::int64_t uploads_ = 0;
   bool capturing_ = false;
   Reductions reductions_;
-  std::unique_ptr<Event> reduced_;  // recorded on the reduce stream
-  std::unique_ptr<Event> updated_;  // recorded on the host stream
-  std::optional<UpdatePace> pace_;  // none: every unit is updated when backward leaves it
-  std::vector<int> late_units_;     // of this step, closed and not updated yet
-  std::unique_ptr<Event> written_;  // recorded on the disk stream
-  std::unique_ptr<Event> decided_;  // recorded on the reduce stream
+  std::unique_ptr<Event> reduced_;    // recorded on the reduce stream
+  std::unique_ptr<Event> updated_;    // recorded on the host stream
+  std::optional<UpdatePace<>> pace_;  // none: every unit is updated when backward leaves it
+  std::vector<int> late_units_;       // of this step, closed and not updated yet
+  std::unique_ptr<Event> written_;    // recorded on the disk stream
+  std::unique_ptr<Event> decided_;    // recorded on the reduce stream
   std::array<Report, report_ring> reports_;
   std::int64_t steps_ = 0;
   std::int64_t restored_ = 0;  // of these: made by an earlier run, whose reports are gone

@@ -16,12 +16,12 @@ void Stepper::begin_step(Divisor divisor) {
 
 void Stepper::update_unit(int unit) {
   if (!pace_) return update_in_backward(unit);
-  const bool early = pace_->next_is_early();
-  if (early)
+  pace_->note_arrival(host_stream(lane_.stream));
+  if (pace_->next_is_early())
     update_in_backward(unit);
   else
     late_units_.push_back(unit);
-  pace_->note_work(host_stream(lane_.stream), early);
+  pace_->note_work(host_stream(lane_.stream));
 }
 
 void Stepper::update_in_backward(int unit) {

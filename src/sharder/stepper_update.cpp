@@ -76,12 +76,6 @@ void Stepper::update_flats(int unit, const std::vector<bool>* takes_part) {
   }
 }
 
-void Stepper::measure_early(int unit) {
-  if (!steps_on_host(runtime_.plan)) return;
-  if (pace_) pace_->note_arrival(host_stream(lane_.stream));
-  norm_.sum_unit(unit);
-}
-
 /// Of a unit whose gradients are in memory, in backward.
 void Stepper::read_masters(int unit) {
   SlotRing* const slots = runtime_.optimizer_slots.get();

@@ -9,29 +9,39 @@
 
 namespace flatshard::detail {
 
-/// The host updates units in the order in which backward leaves them. Those that it cannot finish
-/// meanwhile are better left until the end, and then made in the order in which the next forward
-/// needs them. How many it can is learned from earlier steps: from the time that the lane waited
-/// for gradients with nothing else to do. That is known to this rank alone, and changes no bit.
+/// Backward leaves units in the reverse of the order in which the next forward needs them. Those
+/// that the host cannot update meanwhile are spread evenly over the model and left until the end,
+/// when they are updated in forward's order: so the next forward has something to compute between
+/// any two that it waits for, and the host works through both. How many the host can update
+/// meanwhile is learned from earlier steps: from how long it waited for gradients with nothing else
+/// to do. That is known to this rank alone, and changes no bit.
+template <class Clock = std::chrono::steady_clock>
 class UpdatePace {
  public:
   /// Of so many units that train.
   explicit UpdatePace(int units) : units_(units), early_(units / 2) {}
 
   /// A step begins; by the thread that issues work, as all but the tasks.
-  void begin_step() { issued_ = 0; }
-  /// Whether the next unit is to be updated while backward runs.
-  bool next_is_early() { return issued_++ < early_.load(); }
-
-  /// To be issued to the lane: a unit's gradient has arrived; what there was to do is done.
-  void note_arrival(HostStream& lane) {
-    lane.enqueue([this] { idle_ += Clock::now() - busy_until_; });
+  void begin_step() {
+    issued_ = 0;
+    planned_ = early_.load();
   }
-  void note_work(HostStream& lane, bool early) {
-    lane.enqueue([this, early] {
-      busy_until_ = Clock::now();
-      if (early) idle_ = {};
+  /// Whether the next unit is to be updated while backward runs.
+  bool next_is_early() {
+    const auto early_of = [this](int units) { return (planned_ * units + units_ / 2) / units_; };
+    const int before = early_of(issued_++);
+    return early_of(issued_) > before;
+  }
+
+  /// To be issued to the lane: the next unit's gradient has arrived.
+  void note_arrival(HostStream& lane) {
+    lane.enqueue([this, first = issued_ == 0] {
+      idle_ = first ? Duration{} : idle_ + (Clock::now() - busy_until_);
     });
+  }
+  /// What there was to do with it is done.
+  void note_work(HostStream& lane) {
+    lane.enqueue([this] { busy_until_ = Clock::now(); });
   }
   /// The updates that were left, `late` of them, begin or have ended.
   void note_late(HostStream& lane) {
@@ -42,24 +52,23 @@ class UpdatePace {
   }
 
  private:
-  using Clock = std::chrono::steady_clock;
+  using Duration = typename Clock::duration;
 
+  /// As many as keep the host busy, and it just not behind when backward ends.
   void learn(int late) {
-    if (late > 0) each_ = std::max(Clock::duration{1}, (Clock::now() - late_since_) / late);
-    busy_until_ = Clock::now();
+    if (late > 0) each_ = std::max(Duration{1}, (Clock::now() - late_since_) / late);
     const int early = early_.load();
-    const bool was_idle = idle_ > each_, was_busy = idle_ < each_ / 4 || each_ == Clock::duration{};
-    if (late > 0 && was_idle)
+    if (late > 0 && idle_ > each_ * 5 / 4)
       early_.store(std::min(units_, early + std::max(1, static_cast<int>(idle_ / each_ / 2))));
-    else if (early > 0 && was_busy)
+    else if (early > 0 && idle_ <= each_ / 8)
       early_.store(early - 1);
   }
 
   int units_;
-  int issued_ = 0;
+  int issued_ = 0, planned_ = 0;  // of this step
   std::atomic<int> early_;
-  Clock::time_point busy_until_, late_since_;  // of the lane, as the rest
-  Clock::duration idle_{}, each_{};
+  typename Clock::time_point busy_until_, late_since_;  // of the lane, as the rest
+  Duration idle_{}, each_{};
 };
 
 }  // namespace flatshard::detail

@@ -81,9 +81,10 @@ struct Flat {
   std::string label;            // "unit name/index": what collectives are named after
   int unit = 0;                 // of Plan::units
   std::vector<int> parameters;  // of the model, ordered by hyper-parameter group, then model order
-  DType master, compute, reduce, accumulate, state;  // of its roles
-  bool requires_grad = true;                         // false: frozen
-  bool persistent = false;                           // whole between uses, as a small parameter
+  DType master, compute, reduce, accumulate, state;  // of its roles; accumulate is narrower than
+                                                     // the policy's where nothing is accumulated
+  bool requires_grad = true;  // false: frozen
+  bool persistent = false;    // whole between uses, as a small parameter
   /// As ModuleOptions says.
   bool skip_when_unused = false;
   ParametersWhole whole = ParametersWhole::Always;  // on the device; after persistence, group size

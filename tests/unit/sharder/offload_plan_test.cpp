@@ -106,6 +106,23 @@ TEST_CASE("offload plan: what is rounded beside the optimizer is staged, one uni
   CHECK(all.bytes(Role::Compute, Memory::Pinned) == p / 2);
 }
 
+TEST_CASE("offload plan: the gradients of one micro-step stay as they are delivered") {
+  const Bytes p = many;
+  Options options;
+  const Plan one = two_modules<strategy::FullShard, precision::DeepSpeedBf16>(4, optimizer_on_host);
+  CHECK(one.bytes(Role::Gradient, Memory::Pinned) == 2 * p / 4);
+  for (const Flat& flat : one.flats) CHECK(flat.accumulate == DType::BFloat16);
+  options.max_micro_steps = 2;
+  const Plan two =
+      two_modules<strategy::FullShard, precision::DeepSpeedBf16>(4, optimizer_on_host, options);
+  CHECK(two.bytes(Role::Gradient, Memory::Pinned) == 4 * p / 4);
+  for (const Flat& flat : two.flats) CHECK(flat.accumulate == DType::Float32);
+  const Plan wide = two_modules<strategy::FullShard, precision::Bf16Mixed>(4, optimizer_on_host);
+  for (const Flat& flat : wide.flats) CHECK(flat.accumulate == DType::Float32);
+  const Plan on_device = two_modules<strategy::FullShard, precision::DeepSpeedBf16>(4, {});
+  for (const Flat& flat : on_device.flats) CHECK(flat.accumulate == DType::Float32);
+}
+
 TEST_CASE("offload plan: whole parameters rest on the host and are used from the ring") {
   const Bytes p = many;
   for (const int world : {1, 4}) {

@@ -189,10 +189,20 @@ class RaceDevice final : public Device, private KernelTable {
     note(stream, "absolute_maxima", node_accesses(buffer, dtype, nodes, values));
     host().absolute_maxima(buffer, dtype, nodes, values, stream);
   }
+  static std::vector<Access> add_accesses(std::span<const NormAdd> adds, double* values) {
+    std::vector<Access> accesses;
+    for (const NormAdd& add : adds) {
+      accesses.push_back(reads(values + add.from, sizeof(double)));
+      accesses.push_back(writes(values + add.into, sizeof(double)));
+    }
+    return accesses;
+  }
   void add_nodes(std::span<const NormAdd> adds, double* values, StreamRef stream) const override {
+    note(stream, "add_nodes", add_accesses(adds, values));
     host().add_nodes(adds, values, stream);
   }
   void max_nodes(std::span<const NormAdd> adds, double* values, StreamRef stream) const override {
+    note(stream, "max_nodes", add_accesses(adds, values));
     host().max_nodes(adds, values, stream);
   }
   void fill(const Initializer& initializer, DType dtype, void* destination, Elements canonical,
