@@ -18,11 +18,13 @@ class HostWorker {
   using Compute = ComputeType;
   static constexpr std::size_t lag = 0;
 
-  explicit HostWorker(const Options& options)
+  /// The rank is counted among those that share the cores.
+  HostWorker(const Options& options, flatshard::Rank local_rank)
       : micro_batches_(static_cast<double>(options.ranks) * options.accumulate),
         device_({.form = options.stream == StreamForm::threaded ? flatshard::StreamForm::Threaded
                                                                 : flatshard::StreamForm::Inline,
-                 .threads = options.threads}),
+                 .threads = options.threads,
+                 .pin_as_rank = options.pin_threads ? std::optional(local_rank) : std::nullopt}),
         model_(options.model, options.sequences_per_micro_step()),
         tokens_(static_cast<std::size_t>(model_.sequences() * options.model.context)),
         targets_(tokens_.size()) {}

@@ -100,11 +100,13 @@ void validate_sharding(const Options& o) {
 }
 
 void validate_device(const Options& o) {
+  const bool offloads = o.offload != flatshard::OffloadTraits{};
+  require(!o.pin_threads || o.threads > 1 || (o.device == Place::cuda && offloads),
+          "--pin-threads needs --threads, more than one, or a GPU's --offload");
   if (o.device == Place::host) return;
   require(o.precision != Precision::fp64,
           "--device cuda computes in fp32, bf16 or fp16, so --precision fp64 needs --device host");
-  const bool offloads = o.offload != flatshard::OffloadTraits{};
-  require(o.stream == StreamForm::inline_ && (o.threads == 1 || offloads),
+  require(o.stream == StreamForm::inline_ && ((o.threads == 1 && !o.pin_threads) || offloads),
           "--stream and, without --offload, --threads are of host kernels and mean nothing to "
           "--device cuda");
 }

@@ -144,6 +144,7 @@ void add_running_options(CLI::App& app, Options& o) {
   add_number(app, "--initial-scale", o.initial_scale, "first loss scale");
   add_choice(app, "--stream", o.stream, stream_forms, "form of the host streams");
   add_number(app, "--threads", o.threads, "threads per rank, of the library's kernels");
+  app.add_flag("--pin-threads", o.pin_threads, "keep each rank's on cores of their own");
   app.add_option("--save", o.save, "folder for checkpoints, one at the end at least");
   add_number(app, "--save-every", o.save_every, "steps from one checkpoint to the next");
   app.add_option("--resume", o.resume, "folder of checkpoints, or one of them, to go on from");

@@ -79,7 +79,8 @@ struct Options {
   std::optional<double> initial_scale;
   bool step_in_backward = false;
   StreamForm stream = StreamForm::inline_;
-  int threads = 1;  // per rank, of the library's kernels
+  int threads = 1;           // per rank, of the library's kernels
+  bool pin_threads = false;  // each rank's on cores of their own
 
   std::string save;             // folder of checkpoints; empty: none
   std::int64_t save_every = 0;  // steps; 0: at the end only

@@ -2,6 +2,7 @@
 
 #include <flatshard/flatshard.hpp>
 
+#include <cstdlib>
 #include <functional>
 #include <new>
 #include <optional>
@@ -31,12 +32,19 @@ void run_ranks(const Options& options,
     flatshard::ThreadWorld(options.ranks).run(rank_main);
 }
 
+/// Among the ranks of this host.
+flatshard::Rank local_rank(const Options& options, const flatshard::Communicator& communicator) {
+  if (!options.launched) return communicator.rank();
+  return flatshard::launch_environment([](const char* name) { return std::getenv(name); })
+      .local_rank;
+}
+
 template <class Compute>
 void run_on_host(const Options& options, const Setup& setup, const TrainerType<Compute>& type,
                  const Corpus& corpus, Reporter* reporter) {
   run_ranks(options, [&](flatshard::Communicator& communicator) {
     try {
-      HostWorker<Compute> worker(options);
+      HostWorker<Compute> worker(options, local_rank(options, communicator));
       RankTraining training(communicator, worker, options, setup, type, corpus);
       training.run(communicator.rank() == 0 ? reporter : nullptr);
     } catch (const std::bad_alloc&) {

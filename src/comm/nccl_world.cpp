@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "nccl_communicator.hpp"
+#include "rank_devices.hpp"
 #include "thread_channel.hpp"
 
 namespace flatshard {
@@ -86,7 +87,7 @@ void NcclWorld::run(const std::function<void(Communicator&)>& rank_main) {
   const auto run_rank = [&](Rank rank) {
     try {
       const detail::CudaDeviceGuard guard(rank);  // for the user's own kernels
-      CudaDevice device(rank);
+      CudaDevice device(rank, detail::options_of_rank(options_.devices, rank));
       detail::ThreadChannel channel(channels, rank);
       const auto communicator = make_nccl_communicator(channel, device, options_);
       rank_main(*communicator);

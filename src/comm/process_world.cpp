@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <utility>
 
+#include "rank_devices.hpp"
+
 namespace flatshard {
 
 namespace {
@@ -22,10 +24,11 @@ int device_of(const LaunchEnvironment& environment) {
   return ordinal;
 }
 
-void run_alone(DeviceKind kind, const std::function<void(Communicator&)>& rank_main) {
+void run_alone(DeviceKind kind, const CudaOptions& options,
+               const std::function<void(Communicator&)>& rank_main) {
   const std::unique_ptr<Device> device =
       kind == DeviceKind::Cuda && cuda_device_count() > 0
-          ? std::unique_ptr<Device>(std::make_unique<CudaDevice>(0))
+          ? std::unique_ptr<Device>(std::make_unique<CudaDevice>(0, options))
           : std::make_unique<HostDevice>();
   Solo solo(*device);
   rank_main(solo);
@@ -69,9 +72,10 @@ void ProcessWorld::run_over_mpi(const std::function<void(Communicator&)>& rank_m
 }
 
 void ProcessWorld::run(const std::function<void(Communicator&)>& rank_main) {
-  if (environment_.world == 1) return run_alone(kind_, rank_main);
+  if (environment_.world == 1) return run_alone(kind_, nccl_.devices, rank_main);
   if (kind_ == DeviceKind::Host) return run_over_mpi(rank_main);
-  CudaDevice device(device_of(environment_));
+  CudaDevice device(device_of(environment_),
+                    detail::options_of_rank(nccl_.devices, environment_.local_rank));
   RendezvousOptions where;
   where.rank = environment_.rank;
   where.world = environment_.world;
@@ -95,18 +99,15 @@ void ProcessWorld::run(const std::function<void(Communicator&)>& rank_main) {
 }
 
 ProcessWorld world_from_env(NcclOptions options) {
-  if (cuda_device_count() == 0)
-    return {launch_environment(variable), MpiOptions{.patience = options.patience}};
-  LaunchEnvironment environment = launch_environment(variable);
-  std::string token = environment.world > 1 ? launch_token(variable) : std::string();
-  return {std::move(environment), std::move(token), options};
+  return world_from_env(cuda_device_count() > 0 ? DeviceKind::Cuda : DeviceKind::Host, options);
 }
 
-ProcessWorld world_from_env(DeviceKind kind) {
+ProcessWorld world_from_env(DeviceKind kind, NcclOptions options) {
   LaunchEnvironment environment = launch_environment(variable);
-  if (kind == DeviceKind::Host) return {std::move(environment), MpiOptions{}};
+  if (kind == DeviceKind::Host)
+    return {std::move(environment), MpiOptions{.patience = options.patience}};
   std::string token = environment.world > 1 ? launch_token(variable) : std::string();
-  return {std::move(environment), std::move(token)};
+  return {std::move(environment), std::move(token), options};
 }
 
 }  // namespace flatshard

@@ -10,8 +10,9 @@ namespace flatshard {
 CudaDevice::CudaDevice(int ordinal, const CudaOptions& options)
     : parts_(std::make_unique<Parts>(ordinal, options)) {
   parts_->kernels = make_cuda_kernels(ordinal);
-  parts_->make_host_kernels = [threads = parts_->options.host_threads] {
-    return std::shared_ptr<const KernelTable>(make_host_kernels({.threads = threads}));
+  parts_->make_host_kernels = [chosen = parts_->options] {
+    return std::shared_ptr<const KernelTable>(
+        make_host_kernels({.threads = chosen.host_threads, .pin_as_rank = chosen.pin_as_rank}));
   };
 }
 

@@ -33,7 +33,7 @@ def variants_of(ranks):
         yield ["--strategy", strategy, "--wrap", "size:20000", "--stream", "threaded"]
         yield ["--strategy", strategy, "--prefetch-forward", "0", "--prefetch-backward", "none"]
         yield ["--strategy", strategy, "--prefetch-forward", "2", "--prefetch-backward", "post"]
-        yield ["--strategy", strategy, "--persist", "100", "--threads", "3"]
+        yield ["--strategy", strategy, "--persist", "100", "--threads", "2", "--pin-threads"]
     yield ["--strategy", "full_shard", "--max-live", "60000", "--stream", "threaded"]
     for strategy in ["full_shard", "shard_optimizer"]:
         for offload in ["cpu_all", "cpu_optimizer", "cpu_params"]:

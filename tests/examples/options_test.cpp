@@ -111,12 +111,14 @@ TEST_CASE("every option is read") {
                           "threaded",
                           "--threads",
                           "2",
+                          "--pin-threads",
                           "--metrics",
                           "out.jsonl",
                           "--plan"})
                         .options;
   CHECK(o.data == "text");
   CHECK(o.ranks == 4);
+  CHECK(o.pin_threads);
   CHECK(o.strategy == Strategy::hybrid_shard);
   CHECK(o.shard_group == 2);
   CHECK(o.precision == Precision::fp16_mixed);
@@ -214,6 +216,9 @@ TEST_CASE("what cannot be meant is refused in one sentence") {
   check_refused({"--device", "gpu"}, "--device takes one of host, cuda");
   check_refused({"--device", "cuda", "--precision", "fp64"}, "--device cuda computes in fp32");
   check_refused({"--device", "cuda", "--threads", "2"}, "host kernels");
+  check_refused({"--device", "cuda", "--pin-threads"}, "--pin-threads needs --threads");
+  check_refused({"--device", "cuda", "--threads", "2", "--pin-threads"}, "host kernels");
+  check_refused({"--pin-threads"}, "--pin-threads needs --threads");
   check_refused({"--device", "cuda", "--stream", "threaded"}, "host kernels");
   check_refused({"file.txt"}, "file.txt");
 }

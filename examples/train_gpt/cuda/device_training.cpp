@@ -5,6 +5,7 @@
 #include <flatshard/comm/world_from_env.hpp>
 
 #include <functional>
+#include <optional>
 
 #include "cuda/device_worker.hpp"
 #include "option_error.hpp"
@@ -35,9 +36,12 @@ void check_devices(int ranks) {
 template <class Compute>
 void run_on_devices(const Options& options, const Setup& setup, const TrainerType<Compute>& type,
                     const Corpus& corpus, Reporter* reporter) {
+  // One thread is what --threads says by itself: then the device takes what is its share.
+  const flatshard::CudaOptions host{
+      .host_threads = options.threads > 1 ? options.threads : 0,
+      .pin_as_rank = options.pin_threads ? std::optional(0) : std::nullopt};
   if (options.ranks == 1 && !options.launched) {
-    // One thread is what --threads says by itself: then the device takes what is its share.
-    flatshard::CudaDevice device(0, {.host_threads = options.threads > 1 ? options.threads : 0});
+    flatshard::CudaDevice device(0, host);
     flatshard::Solo communicator(device);
     return run_rank(communicator, device, options, setup, type, corpus, reporter);
   }
@@ -46,9 +50,9 @@ void run_on_devices(const Options& options, const Setup& setup, const TrainerTyp
     run_rank(communicator, device, options, setup, type, corpus, reporter);
   };
   if (options.launched)
-    flatshard::world_from_env(flatshard::DeviceKind::Cuda).run(rank_main);
+    flatshard::world_from_env(flatshard::DeviceKind::Cuda, {.devices = host}).run(rank_main);
   else
-    flatshard::NcclWorld(options.ranks).run(rank_main);
+    flatshard::NcclWorld(options.ranks, {.devices = host}).run(rank_main);
 }
 
 template <>

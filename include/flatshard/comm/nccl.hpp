@@ -25,6 +25,9 @@ struct NcclOptions {
   /// Before every collective the ranks compare their calls and name both sides when they differ.
   /// For finding faults: it blocks the host every time.
   bool check_calls = false;
+  /// Of the devices that NcclWorld and ProcessWorld make. Threads are pinned as rank pin_as_rank +
+  /// the rank's number on its host.
+  CudaOptions devices = {};
 };
 
 /// Communicator of a job whose ranks share `channel`; collective over it. Both outlive it.

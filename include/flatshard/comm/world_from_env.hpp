@@ -76,6 +76,6 @@ class ProcessWorld {
 /// else on the hosts, with the patience of `options`.
 ProcessWorld world_from_env(NcclOptions options = {});
 /// On devices of this kind, whatever this host has.
-ProcessWorld world_from_env(DeviceKind kind);
+ProcessWorld world_from_env(DeviceKind kind, NcclOptions options = {});
 
 }  // namespace flatshard

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
 
 namespace flatshard {
@@ -17,6 +18,8 @@ int cuda_device_count() noexcept;
 struct CudaOptions {
   int host_threads = 0;  // per kernel call in host memory (offload), the calling one included; 0:
                          // this device's share of the cores, but for one
+  /// Keeps these threads on cores of their own, as HostOptions::pin_as_rank.
+  std::optional<int> pin_as_rank = {};  // none: the system chooses
 };
 
 /// One CUDA device. Thread-safety: as Device; the calling thread's current CUDA device is left as

@@ -1,0 +1,159 @@
+// A training with the optimizer on the host, and what bounds its steps.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "cuda_offload_link.hpp"
+
+namespace flatshard_bench {
+
+inline double milliseconds(const std::function<void()>& run) {
+  const auto start = std::chrono::steady_clock::now();
+  run();
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
+      .count();
+}
+
+/// Of five; the first call before them does not count.
+inline double median(const std::function<void()>& run) {
+  run();
+  std::array<double, 5> times{};
+  for (double& time : times) time = milliseconds(run);
+  std::nth_element(times.begin(), times.begin() + 2, times.end());
+  return times[2];
+}
+
+struct Chain {
+  explicit Chain(Elements unit_size) {
+    for (int unit = 0; unit < units; ++unit) {
+      modules.push_back(model.module("h." + std::to_string(unit), {.backward_overwrites = true}));
+      weights.push_back(modules.back().add("weight", {unit_size}));
+    }
+  }
+  Model model;
+  std::vector<Module> modules;
+  std::vector<Parameter> weights;
+};
+
+/// A training whose forward and backward are `turns` and twice as many passes over each unit.
+template <class Precision>
+class Training {
+ public:
+  using Trainer =
+      Sharder<strategy::FullShard, Precision, offload::Place<offload::Device, offload::Cpu>>;
+
+  Training(CudaDevice& device, Elements unit_size, bool clips)
+      : chain(unit_size),
+        device_(device),
+        unit_size_(unit_size),
+        scratch_(device.memory(), unit_size * 2),
+        communicator_(device),
+        trainer(communicator_, chain.model, optimizer(), options(device, clips)) {
+    trainer.initialize(init::normal{0.02, 1});
+    device.kernels().fill(init::normal{1, 2}, DType::BFloat16, scratch_.data(), 0, unit_size,
+                          trainer.engine().compute_stream());
+    trainer.synchronize();
+  }
+
+  static AdamW optimizer() { return {.lr = 1e-3, .weight_decay = 0.1}; }
+  static Options options(CudaDevice& device, bool clips) {
+    Options chosen;
+    chosen.device = &device;
+    chosen.max_grad_norm = clips ? 1 : 0;
+    chosen.on_nonfinite = clips ? OnNonFinite::Skip : OnNonFinite::Apply;
+    chosen.step_in_backward = !clips;
+    return chosen;
+  }
+
+  /// `passes` over a unit, as forward or backward would take.
+  void work(void* target, int passes) {
+    for (int pass = 0; pass < passes; ++pass)
+      device_.kernels().cast(scratch_.data(), DType::BFloat16, target, DType::BFloat16, unit_size_,
+                             trainer.engine().compute_stream());
+  }
+  void step(int turns) {
+    for (const Module& module : chain.modules)
+      trainer.forward(module, [&](auto) { work(spare_.data(), turns); });
+    for (int unit = units - 1; unit >= 0; --unit) {
+      const auto at = static_cast<std::size_t>(unit);
+      trainer.backward(chain.modules[at], [&](auto, auto gradients) {
+        work(gradients[chain.weights[at]].data(), 2 * turns + 1);
+      });
+    }
+    trainer.step();
+  }
+  /// Per step, of many that run on.
+  double step_milliseconds(int turns) {
+    constexpr int before = 16, counted = 16;
+    for (int i = 0; i < before; ++i) step(turns);
+    trainer.synchronize();
+    return milliseconds([&] {
+             for (int i = 0; i < counted; ++i) step(turns);
+             trainer.synchronize();
+           }) /
+           counted;
+  }
+  double compute_milliseconds(int turns) {
+    Stream& stream = trainer.engine().compute_stream();
+    return median([&] {
+      for (int unit = 0; unit < units; ++unit) work(spare_.data(), 3 * turns + 1);
+      stream.synchronize();
+    });
+  }
+
+  /// The update of every unit, on the host alone, on the training's own memory.
+  void update() {
+    const StepScalars scalars{1, 1};
+    const std::int64_t time = 10;
+    const Optimizer adam(optimizer());
+    for (int unit = 0; unit < units; ++unit) {
+      const LocalShard local = trainer.engine().local(unit);
+      StepArguments range{};
+      range.master = local.master;
+      range.gradient = local.gradient;
+      for (std::size_t state = 0; state < local.states.size(); ++state)
+        range.states[state] = local.states[state];
+      range.copy = copy_.data();
+      range.count = local.count;
+      range.scalars = &scalars;
+      range.time = &time;
+      range.row = trainer.plan().flats[static_cast<std::size_t>(unit)].step_row;
+      range.functor = adam.functor();
+      InlineStream now;
+      device_.host_kernels().step_ranges(StepFunctions(adam.host_step(range.row)), {&range, 1},
+                                         now);
+      now.check();
+    }
+  }
+  double update_milliseconds() {
+    return median([&] { update(); });
+  }
+  /// The same while the link has as much to copy as in a step: both use the host's memory.
+  double shared_milliseconds(Link& link, int ways) {
+    return median([&] {
+      link.start(ways);
+      update();
+      link.finish();
+    });
+  }
+
+  Chain chain;
+
+ private:
+  CudaDevice& device_;
+  Elements unit_size_;
+  Buffer scratch_;
+  Buffer spare_{device_.memory(), unit_size_ * 2};
+  Buffer copy_{device_.host_memory(), unit_size_ * 2};
+  Solo communicator_;
+
+ public:
+  Trainer trainer;
+};
+
+}  // namespace flatshard_bench
