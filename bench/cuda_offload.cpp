@@ -1,7 +1,7 @@
 // Offload from a CUDA device against what bounds it, measured in the same run: copies against a
 // plain two-way pinned copy of the same bytes; steps with the optimizer on the host against
-// compute, link and the host's update, each alone and while they share the host's memory. Prints
-// tables.
+// compute, link and the host's update, each alone, and against a loop of copies and updates without
+// an engine, in which link and update share the host's memory. Prints tables.
 //
 //   cuda_offload_bench [MILLIONS OF PARAMETERS]     512
 #include <cstdio>
@@ -40,7 +40,7 @@ void measure_steps(CudaDevice& device, Elements unit_size, bool clips, Link& lin
                    const LinkTimes& times) {
   Training<Precision> training(device, unit_size, clips);
   const double update = training.update_milliseconds();
-  const double shared = training.shared_milliseconds(link, clips ? 2 : 3);
+  const double loop = training.loop_milliseconds(link, !clips);
   const double pass = training.compute_milliseconds(100) / 301;
   for (const double share : {0.5, 1.0, 2.0}) {
     const int turns = std::max(1, static_cast<int>(share * update / pass / 3));
@@ -48,9 +48,9 @@ void measure_steps(CudaDevice& device, Elements unit_size, bool clips, Link& lin
     const double step = training.step_milliseconds(turns);
     std::printf("%-9s %9.2f %9.2f %9.2f %9.2f %9.2f %9.2f   %6.3f %6.3f\n",
                 clips ? "clipped" : "unclipped", compute, clips ? times.down : times.both,
-                clips ? times.up : 0, update, shared, step,
+                clips ? times.up : 0, update, loop, step,
                 step / bound_of(clips, compute, times, update),
-                step / bound_of(clips, compute, times, shared));
+                step / bound_of(clips, compute, times, loop));
     std::fflush(stdout);
   }
 }
@@ -61,7 +61,7 @@ void measure(CudaDevice& device, Elements unit_size, const char* gradient) {
   std::printf("\n%s gradients on the link\n", gradient);
   const LinkTimes times = measure_link(link);
   std::printf("%-9s %9s %9s %9s %9s %9s %9s   %s\n", "ms", "compute", "link", "up", "update",
-              "+ link", "step", "step/bound, with the memory shared");
+              "loop", "step", "step/bound, with the loop");
   for (const bool clips : {false, true})
     measure_steps<Precision>(device, unit_size, clips, link, times);
 }

@@ -18,32 +18,38 @@ struct Link {
         down_bytes(unit_size * gradient_bytes),
         up_bytes(unit_size * 2),
         on_device_(device.memory(), units * (down_bytes + up_bytes)),
-        on_host_(device.host_memory(), units * (down_bytes + up_bytes)) {}
+        on_host_(device.host_memory(), units * (down_bytes + up_bytes)) {
+    device.kernels().zero(on_device_.data(), units * (down_bytes + up_bytes), *down);
+  }
 
   /// One copy each way at once. `ways`: 1 down, 2 up, 3 both.
-  void start(int ways) {
+  void plain(int ways) {
     if ((ways & 1) != 0) device.copy(there(0), here(0), units * down_bytes, *down);
     if ((ways & 2) != 0)
       device.copy(here(units * down_bytes), there(units * down_bytes), units * up_bytes, *up);
+    finish();
   }
   void finish() {
     down->synchronize();
     up->synchronize();
   }
-  void plain(int ways) {
-    start(ways);
-    finish();
+  /// A unit's part comes down, before what the lane is given next.
+  void bring(int unit, void* to) {
+    device.copy(there(unit * down_bytes), to, down_bytes, *down);
+    down->record(*arrived);
+    lane->wait(*arrived);
+  }
+  /// What the lane has made goes up.
+  void send(int unit, const void* from) {
+    lane->record(*made);
+    up->wait(*made);
+    device.copy(from, there(units * down_bytes + unit * up_bytes), up_bytes, *up);
   }
   /// As the engine does: each part comes down, the lane looks at it, its copy goes up.
   void by_units() {
     for (int unit = 0; unit < units; ++unit) {
-      device.copy(there(unit * down_bytes), here(unit * down_bytes), down_bytes, *down);
-      down->record(*arrived);
-      lane->wait(*arrived);
-      lane->record(*made);
-      up->wait(*made);
-      const Bytes place = units * down_bytes + unit * up_bytes;
-      device.copy(here(place), there(place), up_bytes, *up);
+      bring(unit, here(unit * down_bytes));
+      send(unit, here(units * down_bytes + unit * up_bytes));
     }
     finish();
   }

@@ -107,37 +107,25 @@ class Training {
   }
 
   /// The update of every unit, on the host alone, on the training's own memory.
-  void update() {
-    const StepScalars scalars{1, 1};
-    const std::int64_t time = 10;
-    const Optimizer adam(optimizer());
-    for (int unit = 0; unit < units; ++unit) {
-      const LocalShard local = trainer.engine().local(unit);
-      StepArguments range{};
-      range.master = local.master;
-      range.gradient = local.gradient;
-      for (std::size_t state = 0; state < local.states.size(); ++state)
-        range.states[state] = local.states[state];
-      range.copy = copy_.data();
-      range.count = local.count;
-      range.scalars = &scalars;
-      range.time = &time;
-      range.row = trainer.plan().flats[static_cast<std::size_t>(unit)].step_row;
-      range.functor = adam.functor();
-      InlineStream now;
-      device_.host_kernels().step_ranges(StepFunctions(adam.host_step(range.row)), {&range, 1},
-                                         now);
-      now.check();
-    }
-  }
   double update_milliseconds() {
-    return median([&] { update(); });
-  }
-  /// The same while the link has as much to copy as in a step: both use the host's memory.
-  double shared_milliseconds(Link& link, int ways) {
     return median([&] {
-      link.start(ways);
-      update();
+      InlineStream now;
+      for (int unit = 0; unit < units; ++unit) update(unit, copies_[0], now);
+      now.check();
+    });
+  }
+  /// The same as a loop over streams, without an engine: each unit's gradient comes down (`down`),
+  /// is stepped with, and its copy goes up. Both directions and the update use the host's memory.
+  double loop_milliseconds(Link& link, bool down) {
+    return median([&] {
+      for (int unit = 0; unit < units; ++unit) {
+        Copy& copy = copies_[unit % 2];
+        if (down) link.bring(unit, trainer.engine().local(unit).gradient);
+        link.lane->wait(*copy.sent);
+        update(unit, copy, *link.lane);
+        link.send(unit, copy.data.data());
+        link.up->record(*copy.sent);
+      }
       link.finish();
     });
   }
@@ -145,11 +133,37 @@ class Training {
   Chain chain;
 
  private:
+  struct Copy {
+    Buffer data;
+    std::unique_ptr<Event> sent;
+  };
+
+  void update(int unit, const Copy& copy, Stream& stream) {
+    const Optimizer adam(optimizer());
+    const LocalShard local = trainer.engine().local(unit);
+    StepArguments range{};
+    range.master = local.master;
+    range.gradient = local.gradient;
+    for (std::size_t state = 0; state < local.states.size(); ++state)
+      range.states[state] = local.states[state];
+    range.copy = copy.data.data();
+    range.count = local.count;
+    range.scalars = &scalars_;
+    range.time = &time_;
+    range.row = trainer.plan().flats[static_cast<std::size_t>(unit)].step_row;
+    range.functor = adam.functor();
+    device_.host_kernels().step_ranges(StepFunctions(adam.host_step(range.row)), {&range, 1},
+                                       stream);
+  }
+
   CudaDevice& device_;
   Elements unit_size_;
   Buffer scratch_;
   Buffer spare_{device_.memory(), unit_size_ * 2};
-  Buffer copy_{device_.host_memory(), unit_size_ * 2};
+  Copy copies_[2] = {{Buffer(device_.host_memory(), unit_size_ * 2), device_.make_event()},
+                     {Buffer(device_.host_memory(), unit_size_ * 2), device_.make_event()}};
+  const StepScalars scalars_{1, 1};
+  const std::int64_t time_ = 10;
   Solo communicator_;
 
  public:
