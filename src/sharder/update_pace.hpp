@@ -12,9 +12,9 @@ namespace flatshard::detail {
 /// Backward leaves units in the reverse of the order in which the next forward needs them. Those
 /// that the host cannot update meanwhile are spread evenly over the model and left until the end,
 /// when they are updated in forward's order: so the next forward has something to compute between
-/// any two that it waits for, and the host works through both. How many the host can update
-/// meanwhile is learned from earlier steps: from how long it waited for gradients with nothing else
-/// to do. That is known to this rank alone, and changes no bit.
+/// any two that it waits for, and the host works through both. How many to leave is learned from
+/// earlier steps: from how long the host waited for gradients with nothing else to do, in backward
+/// and, longer than it ever must, in forward. That is known to this rank alone, and changes no bit.
 template <class Clock = std::chrono::steady_clock>
 class UpdatePace {
  public:
@@ -36,7 +36,11 @@ class UpdatePace {
   /// To be issued to the lane: the next unit's gradient has arrived.
   void note_arrival(HostStream& lane) {
     lane.enqueue([this, first = issued_ == 0] {
-      idle_ = first ? Duration{} : idle_ + (Clock::now() - busy_until_);
+      const Duration waited = Clock::now() - busy_until_;
+      if (first)
+        begin_backward(waited);
+      else
+        idle_ += waited;
     });
   }
   /// What there was to do with it is done.
@@ -54,13 +58,22 @@ class UpdatePace {
  private:
   using Duration = typename Clock::duration;
 
-  /// As many as keep the host busy, and it just not behind when backward ends.
+  /// The host has waited all of forward, after what was left of the step before.
+  void begin_backward(Duration waited) {
+    idle_ = {};
+    if (each_ == Duration{}) return;  // the first step
+    least_ = std::min(least_, waited);
+    slack_ = waited - least_;
+  }
+  /// Backward is to leave the host no longer idle than forward does, by much, and not behind.
   void learn(int late) {
-    if (late > 0) each_ = std::max(Duration{1}, (Clock::now() - late_since_) / late);
+    busy_until_ = Clock::now();
+    if (late > 0) each_ = std::max(Duration{1}, (busy_until_ - late_since_) / late);
     const int early = early_.load();
-    if (late > 0 && idle_ > each_ * 5 / 4)
-      early_.store(std::min(units_, early + std::max(1, static_cast<int>(idle_ / each_ / 2))));
-    else if (early > 0 && idle_ <= each_ / 8)
+    const Duration more = idle_ - slack_;
+    if (late > 0 && more > each_ * 5 / 4)
+      early_.store(std::min(units_, early + std::max(1, static_cast<int>(more / each_ / 2))));
+    else if (early > 0 && idle_ <= std::max(each_ / 8, slack_ - 2 * each_))
       early_.store(early - 1);
   }
 
@@ -68,7 +81,8 @@ class UpdatePace {
   int issued_ = 0, planned_ = 0;  // of this step
   std::atomic<int> early_;
   typename Clock::time_point busy_until_, late_since_;  // of the lane, as the rest
-  Duration idle_{}, each_{};
+  Duration idle_{}, slack_{}, each_{};
+  Duration least_ = Duration::max();
 };
 
 }  // namespace flatshard::detail

@@ -88,6 +88,21 @@ TEST_CASE("update pace: a fast host leaves nothing until the end") {
   CHECK(fast.step().size() == 24);
 }
 
+TEST_CASE("update pace: of the host's time in a long forward some is used") {
+  Simulation spare(32, 2, 1, 1);
+  for (int step = 0; step < 20; ++step) spare.step();
+  const std::size_t early = spare.step().size();
+  CHECK(early >= 20);
+  CHECK(early <= 26);
+}
+
+TEST_CASE("update pace: the host is not left behind when backward ends") {
+  Simulation behind(32, 4, 0.4, 1);
+  CHECK(behind.step().size() == 16);
+  for (int step = 0; step < 20; ++step) behind.step();
+  CHECK(behind.step().size() < 16);
+}
+
 TEST_CASE("update pace: steps take little more than the device or the host alone") {
   for (const int units : {24, 32, 96})
     for (const double update : {0.1, 1.0, 2.0, 2.7, 3.0, 3.3, 4.0, 6.0, 12.0}) {
