@@ -9,7 +9,7 @@ namespace {
 
 /// Nodes of at least this many elements are cut over the threads; smaller ones are dealt out whole.
 constexpr Elements large_node = 1 << 18;
-constexpr int most_pieces = 64;  // of a large node
+constexpr int most_pieces = 256;  // of a large node
 
 /// The perfect binary tree over values taken in order, absent ones counting as zero: with a power
 /// of two of values that is the tree of ops/reduction_tree.hpp, and x + 0 is x for x >= 0.
@@ -72,9 +72,8 @@ double value_of_large(const NodeValues& call, const NormNode& node, ThreadTeam& 
   while (ceil_div(node.count, piece) > most_pieces) piece *= 2;
   const auto pieces = static_cast<int>(ceil_div(node.count, piece));
   double values[most_pieces];
-  team.for_parts(team.parts_for(node.count), [&](int part, int parts) {
-    for (int i = pieces * part / parts; i < pieces * (part + 1) / parts; ++i)
-      values[i] = Form::of(call, node.offset + i * piece, std::min(piece, node.count - i * piece));
+  team.for_items(pieces, team.parts_for(node.count), [&](Elements i) {
+    values[i] = Form::of(call, node.offset + i * piece, std::min(piece, node.count - i * piece));
   });
   return Form::merged(values, pieces);
 }

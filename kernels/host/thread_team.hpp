@@ -4,6 +4,7 @@
 #include <flatshard/core/parking.hpp>
 #include <flatshard/core/types.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <thread>
@@ -12,10 +13,11 @@
 
 namespace flatshard::host {
 
-/// `threads - 1` waiting threads plus whoever calls. Work is cut in contiguous parts that depend on
-/// the count and the number of threads only; nothing is allocated per call. Waits block after a
-/// short spin. Thread-safety: any thread may call; if the team is at work for another caller, the
-/// caller does all of its work alone.
+/// `threads - 1` waiting threads plus whoever calls. Work is cut in pieces that depend on the count
+/// and the number of threads only, and each is taken by the first thread that is free: cores do not
+/// run alike when they share memory, or have other work. Nothing is allocated per call. Waits block
+/// after a short spin. Thread-safety: any thread may call; if the team is at work for another
+/// caller, the caller does all of its work alone.
 class ThreadTeam {
  public:
   /// With one core for each thread, thread i stays on cores[i]; the calling one, cores[0], is there
@@ -31,17 +33,29 @@ class ThreadTeam {
   static constexpr Elements chunk = 1024;  // elements; chunks start at multiples of it
   static constexpr Elements least_per_part = 1
                                              << 15;  // elements: below, waking a thread costs more
+  static constexpr Elements least_piece = 16 * chunk;  // elements
+  static constexpr Elements pieces_per_part = 64;      // at most: what the last one leaves idle
 
-  /// function(begin, end) over disjoint chunks that cover [0, count), returns when all are done.
-  /// The other threads have default floating-point control, the caller its own. The function must
-  /// not throw.
+  /// function(begin, end) over disjoint pieces of whole chunks that cover [0, count), returns when
+  /// all are done. The other threads have default floating-point control, the caller its own. The
+  /// function must not throw.
   template <class Function>
   void for_chunks(Elements count, const Function& function) {
-    const Elements chunks = ceil_div(count, chunk);
-    for_parts(parts_for(count), [&](int part, int parts) {
-      const Elements begin = chunks * part / parts * chunk;
-      const Elements end = part + 1 == parts ? count : chunks * (part + 1) / parts * chunk;
-      if (begin < end) function(begin, end);
+    const int parts = parts_for(count);
+    const Elements shared = round_up(ceil_div(count, parts * pieces_per_part), chunk);
+    const Elements piece = parts == 1 ? count : std::max(least_piece, shared);
+    if (count > 0)
+      for_items(ceil_div(count, piece), parts, [&](Elements item) {
+        function(item * piece, std::min(count, (item + 1) * piece));
+      });
+  }
+
+  /// function(item) for 0 <= item < count, by `parts` threads; as for_chunks.
+  template <class Function>
+  void for_items(Elements count, int parts, const Function& function) {
+    std::atomic<Elements> next{0};
+    for_parts(parts, [&](int, int) {
+      for (Elements item = next++; item < count; item = next++) function(item);
     });
   }
 
