@@ -17,16 +17,6 @@ using namespace sharder_test;
 
 namespace {
 
-Training clipped(StrategyName strategy, int world, int micro_steps) {
-  Training training;
-  training.strategy = strategy;
-  training.world = world;
-  training.micro_steps = micro_steps;
-  training.options.max_grad_norm = 0.5;
-  training.options.accumulation = Accumulation::Tree;
-  return training;
-}
-
 /// Every bit of the numbers; one NaN is as good as another.
 std::string text_of(const std::vector<StepReport>& reports) {
   std::string text;

@@ -12,16 +12,6 @@ using flatshard_test::ScratchFolder;
 
 namespace {
 
-Training clipped(StrategyName strategy, int world, int micro_steps) {
-  Training training;
-  training.strategy = strategy;
-  training.world = world;
-  training.micro_steps = micro_steps;
-  training.options.max_grad_norm = 0.5;
-  training.options.accumulation = Accumulation::Tree;
-  return training;
-}
-
 /// Small blocks, so that slots have several.
 NvmeOptions nvme_in(const std::string& folder) {
   NvmeOptions nvme;

@@ -13,16 +13,6 @@ using namespace sharder_test;
 
 namespace {
 
-Training clipped(StrategyName strategy, int world, int micro_steps) {
-  Training training;
-  training.strategy = strategy;
-  training.world = world;
-  training.micro_steps = micro_steps;
-  training.options.max_grad_norm = 0.5;
-  training.options.accumulation = Accumulation::Tree;
-  return training;
-}
-
 Trained trained_at(Training training, const OffloadTraits& offload) {
   training.options.offload = offload;
   return train(training);

@@ -29,16 +29,6 @@ std::vector<int> groups_of(StrategyName strategy, int world, const std::vector<i
   return groups;
 }
 
-Training clipped(StrategyName strategy, int world, int micro_steps) {
-  Training training;
-  training.strategy = strategy;
-  training.world = world;
-  training.micro_steps = micro_steps;
-  training.options.max_grad_norm = 0.5;
-  training.options.accumulation = Accumulation::Tree;
-  return training;
-}
-
 /// The hash that all trainings of a family must have.
 class Same {
  public:

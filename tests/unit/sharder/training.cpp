@@ -376,6 +376,16 @@ std::uint64_t Trained::hash() const {
   return hash;
 }
 
+Training clipped(StrategyName strategy, int world, int micro_steps) {
+  Training training;
+  training.strategy = strategy;
+  training.world = world;
+  training.micro_steps = micro_steps;
+  training.options.max_grad_norm = 0.5;
+  training.options.accumulation = Accumulation::Tree;
+  return training;
+}
+
 std::string to_string(const Training& training) {
   const Options& options = training.options;
   std::string text =

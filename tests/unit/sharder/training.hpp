@@ -106,6 +106,8 @@ struct Training {
   double stddev = 0.5;            // of the initial values
   Hooks hooks = {};
 };
+/// With clipping and sums in a tree, so that K micro-steps at W / K ranks have the same bits.
+Training clipped(StrategyName strategy, int world, int micro_steps);
 std::string to_string(const Training& training);
 
 /// State after a training, the same however it was sharded.
