@@ -43,7 +43,7 @@ std::byte* Delivery::slice(int index) const {
   const Flat& flat = runtime_.flat(index);
   if (flat.master_is_compute) return nullptr;
   if (!moves(flat, runtime_.plan)) return runtime_.memory(index).compute;
-  if (!flat.step_row.writes_copy) return nullptr;
+  if (!flat.step_row.writes_copy || flat.is_empty()) return nullptr;
   return slots_[static_cast<std::size_t>(slot_)].data + flat.staging_offset;
 }
 

@@ -169,16 +169,18 @@ void Engine::discard_step() {
     parts.reducer.discard(unit);
     parts.use(unit) = {};
   }
-  parts.reducer.stepped();
-  if (parts.last && parts.options.step_in_backward) {  // some parameters have changed
-    parts.gatherer.expect_released();
-    parts.order_parameter_writes();
-    parts.gatherer.invalidate();
-  }
+  const bool updates = parts.last && parts.options.step_in_backward;
   std::fill(parts.takes_part.begin(), parts.takes_part.end(), false);
   parts.micro_step = -1;
   parts.last = false;
-  parts.broken.clear();
+  parts.broken.clear();  // also if what follows fails: then with its error
+  if (updates) {         // some parameters have changed
+    parts.gatherer.expect_released();
+    parts.order_parameter_writes();
+    parts.stepper.finish_updates();
+    parts.gatherer.invalidate();
+  }
+  parts.reducer.stepped();
 }
 
 std::int64_t Engine::step(const StepOptions& options) {

@@ -174,6 +174,7 @@ LocalShard Engine::local(int parameter) const {
     local.master = slice + part.slice_offset * size_of(flat.master);
     if (!flat.requires_grad) continue;
     local.gradient = memory.gradient_slice + part.slice_offset * size_of(flat.accumulate);
+    local.gradient_dtype = flat.accumulate;
     for (std::byte* state : memory.states)
       local.states.push_back(state + part.slice_offset * size_of(flat.state));
   }
@@ -218,18 +219,24 @@ Summoned Engine::summon(int module) {
   if (runtime.offloads()) runtime.join();
   Summoned summoned;
   summoned.plan_ = &runtime.plan;
-  for (int unit : parts.touched(module))
-    for (int index : runtime.unit(unit).flats) {
-      const Flat& flat = runtime.flat(index);
-      const detail::FlatMemory& memory = runtime.memory(index);
-      summoned.flats_.push_back(index);
-      summoned.buffers_.emplace_back(runtime.memory_resource,
-                                     flat.partition.padded() * size_of(flat.master));
-      if (flat.is_empty()) continue;
-      runtime.bring_and_wait(index, false);
-      parts.summon_flat(flat, authority(flat, memory), summoned.buffers_.back().data());
-    }
-  runtime.reduce.synchronize();
+  const auto take = [&](int index) {
+    const Flat& flat = runtime.flat(index);
+    summoned.flats_.push_back(index);
+    summoned.buffers_.emplace_back(runtime.memory_resource,
+                                   flat.partition.padded() * size_of(flat.master));
+    if (flat.is_empty()) return;
+    runtime.bring_and_wait(index, false);
+    parts.summon_flat(flat, authority(flat, runtime.memory(index)),
+                      summoned.buffers_.back().data());
+  };
+  try {
+    for (int unit : parts.touched(module))
+      for (int index : runtime.unit(unit).flats) take(index);
+    runtime.reduce.synchronize();
+  } catch (...) {
+    detail::Runtime::settle(runtime.reduce);  // what was enqueued writes into the buffers
+    throw;
+  }
   return summoned;
 }
 

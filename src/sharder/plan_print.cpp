@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <flatshard/sharder/plan.hpp>
 
+#include <algorithm>
 #include <iterator>
 
 namespace flatshard {
@@ -40,6 +41,11 @@ void print_head(Text out, const Plan& plan) {
   fmt::format_to(out, "micro-steps up to {}, {} accumulation, gradients reduced {}\n",
                  plan.max_micro_steps, plan.accumulation == Accumulation::Tree ? "tree" : "running",
                  name_of(plan.moment));
+  const auto is_narrow = [](const Flat& flat) {
+    return flat.requires_grad && size_of(flat.accumulate) < size_of(flat.master);
+  };
+  if (std::any_of(plan.flats.begin(), plan.flats.end(), is_narrow))
+    fmt::format_to(out, "gradients of one micro-step rest as they are reduced\n");
   if (plan.request.offload != OffloadTraits{})
     fmt::format_to(
         out, "between uses parameters rest on the {}, optimizer and gradients on the {}\n",

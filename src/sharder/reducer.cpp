@@ -115,6 +115,8 @@ void Reducer::finish(int unit) {
 }
 
 void Reducer::stepped() {
+  if (steps_on_host(runtime_.plan) && !sums_on_host(runtime_.plan))
+    runtime_.order(runtime_.download, *fetched_, runtime_.reduce);  // which it has copied from
   if (steps_on_host(runtime_.plan))
     runtime_.order(runtime_.host, *host_stepped_, runtime_.download);
   runtime_.reduce.record(*stepped_);

@@ -160,11 +160,14 @@ Runtime::~Runtime() {
 }
 
 void Runtime::drain() noexcept {
-  for (Stream* stream : {&compute, &gather, &reduce, &upload, &download, &host, &disk}) {
-    try {
-      stream->synchronize();
-    } catch (...) {  // a destructor cannot report it; the peers and the user were told before
-    }
+  for (Stream* stream : {&compute, &gather, &reduce, &upload, &download, &host, &disk})
+    settle(*stream);
+}
+
+void Runtime::settle(Stream& stream) noexcept {
+  try {
+    stream.synchronize();
+  } catch (...) {  // a destructor cannot report it; the peers and the user were told before
   }
 }
 

@@ -46,6 +46,8 @@ class Runtime {
   ~Runtime();
   /// Waits for the streams: their work uses what is about to go. Errors nobody asked for are lost.
   void drain() noexcept;
+  /// The same of one stream.
+  static void settle(Stream& stream) noexcept;
 
   const Plan plan;
   Device& device;

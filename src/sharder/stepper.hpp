@@ -64,6 +64,8 @@ class Stepper {
   /// What the updates read of the decision follows them to the host.
   void send_decision();
   void update_unit(int unit);
+  /// Updates what update_unit() left, and publishes what it could not; then the ranks agree.
+  void finish_updates();
   std::int64_t end_step(Divisor divisor);
 
   /// Blocks until the report of step `number` is there; throws what it says is an error (once).

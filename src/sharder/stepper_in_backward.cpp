@@ -11,7 +11,6 @@ void Stepper::begin_step(Divisor divisor) {
   decide(control_->step, settings, divisor, static_cast<std::int64_t>(runtime_.plan.flats.size()),
          nullptr, nullptr);
   if (pace_) pace_->begin_step();
-  late_units_.clear();  // of a step that was discarded
 }
 
 void Stepper::update_unit(int unit) {
@@ -43,12 +42,16 @@ void Stepper::update_late_units() {
   late_units_.clear();
 }
 
-/// The norm goes before the updates that are left, so that the device need not wait for these.
-std::int64_t Stepper::end_step(Divisor divisor) {
-  norm_.measure();
+void Stepper::finish_updates() {
   update_late_units();
   for (int unit = 0; unit < static_cast<int>(runtime_.plan.units.size()); ++unit)
     gatherer_.publish_on_host(unit);
+}
+
+/// The norm goes before the updates that are left, so that the device need not wait for these.
+std::int64_t Stepper::end_step(Divisor divisor) {
+  norm_.measure();
+  finish_updates();
   StepReport* report = &control_->reports[static_cast<std::size_t>(steps_ % report_ring)];
   decide(control_->reported, settings_, divisor, 0, nullptr, report);
   return finish_report(*report);

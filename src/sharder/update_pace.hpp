@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 
 namespace flatshard::detail {
 
@@ -28,8 +29,10 @@ class UpdatePace {
   }
   /// Whether the next unit is to be updated while backward runs.
   bool next_is_early() {
-    const auto early_of = [this](int units) { return (planned_ * units + units_ / 2) / units_; };
-    const int before = early_of(issued_++);
+    const auto early_of = [this](std::int64_t units) {
+      return (planned_ * units + units_ / 2) / units_;
+    };
+    const std::int64_t before = early_of(issued_++);
     return early_of(issued_) > before;
   }
 

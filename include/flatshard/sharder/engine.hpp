@@ -49,11 +49,12 @@ class Summoned {
 /// They stay where they are as long as the Sharder lives. Call synchronize() before the host reads
 /// them; to set parameters use assign or summon_full, which also renew the copies made from them.
 struct LocalShard {
-  Elements offset = 0;             // of the first element, within the parameter
-  Elements count = 0;              // 0: this rank holds nothing
-  std::byte* master = nullptr;     // frozen: the compute-dtype shard
-  std::byte* gradient = nullptr;   // sum over all contributions; frozen: null
-  std::vector<std::byte*> states;  // one per name of the optimizer's states
+  Elements offset = 0;                    // of the first element, within the parameter
+  Elements count = 0;                     // 0: this rank holds nothing
+  std::byte* master = nullptr;            // frozen: the compute-dtype shard
+  std::byte* gradient = nullptr;          // sum over all contributions; frozen: null
+  DType gradient_dtype = DType::Float32;  // Flat::accumulate: the policy's, or narrower (see there)
+  std::vector<std::byte*> states;         // one per name of the optimizer's states
 };
 
 /// Untyped core of Sharder; see there for what each call means. Not thread-safe: one thread (the

@@ -113,6 +113,28 @@ TEST_CASE("offload streams: what nobody uses is ordered too") {
   }
 }
 
+TEST_CASE("offload streams: what a micro-step leaves unused, and steps that are discarded") {
+  for (const StrategyName strategy : all_strategies)
+    for (const bool in_backward : {false, true})
+      for (const bool discards : {false, true}) {
+        const bool replicas = strategy == StrategyName::HybridShard;
+        Training training;
+        training.strategy = strategy;
+        training.world = 2;
+        training.micro_steps = 2;
+        training.options.step_in_backward = in_backward;
+        if (replicas) training.options.reduce_moment = ReduceMoment::ReplicaBoundary;
+        training.hooks.micro_step = [discards](Trainer& trainer, const TestModel& test,
+                                               std::int64_t step, Elements micro_batch) {
+          thread_local int calls = 0;  // of a rank
+          if (calls++ % 2 == 0) return touch(trainer, test, test.blocks[1], true);
+          touch_all(trainer, test, step, micro_batch);
+          if (discards && step % 2 == 1) trainer.engine().discard_step();
+        };
+        check_ordered(training);
+      }
+}
+
 TEST_CASE("offload streams: more units than buffers, gathered ahead in vain now and then") {
   Model model;
   std::vector<Module> modules;

@@ -100,6 +100,64 @@ TEST_CASE("offload: steps that are skipped move nothing, also where copies are s
     }
 }
 
+TEST_CASE("offload: what a discarded step in backward has updated is the same") {
+  for (const StrategyName strategy : all_strategies)
+    for (const PrecisionName precision : {PrecisionName::Fp32, PrecisionName::Bf16Mixed})
+      for (const StreamForm form : {StreamForm::Inline, StreamForm::Threaded}) {
+        Training training = clipped(strategy, 2, 1);
+        training.precision = precision;
+        training.options.max_grad_norm = 0;
+        training.options.step_in_backward = true;
+        training.host.form = form;
+        training.hooks.micro_step = [](Trainer& trainer, const TestModel& test, std::int64_t step,
+                                       Elements micro_batch) {
+          run_micro_step(trainer, test, step, micro_batch);
+          if (step == 1) trainer.engine().discard_step();
+        };
+        check_all(training);
+      }
+}
+
+TEST_CASE("offload: a model without elements, first or alone, is staged and stepped") {
+  for (const bool alone : {true, false}) {
+    HostDevice device;
+    Solo communicator(device);
+    Model model;
+    Module nothing = model.module("nothing"), something = model.module("something");
+    nothing.add("weight", {0});
+    const Parameter weight = something.add("weight", {alone ? 0 : 3});
+    Sharder<strategy::FullShard, precision::Bf16Mixed,
+            offload::Place<offload::Device, offload::Cpu>>
+        trainer(communicator, model, SGD{.lr = 1});
+    trainer.initialize(init::constant{1});
+    trainer.backward(something, [&](auto, auto gradients) {
+      auto* gradient = gradients[weight].data();
+      for (Elements i = 0; !alone && i < 3; ++i) gradient[i] = from_float<Bf16>(0.5f);
+    });
+    trainer.step();
+    trainer.synchronize();
+    const LocalShard local = trainer.local(weight);
+    CHECK(local.count == (alone ? 0 : 3));
+    for (Elements i = 0; i < local.count; ++i)
+      CHECK(reinterpret_cast<const float*>(local.master)[i] == 0.5f);
+  }
+}
+
+TEST_CASE("offload: a shard says of which dtype its gradient is") {
+  for (const int micro_steps : {1, 2}) {
+    Training training = clipped(StrategyName::FullShard, 1, micro_steps);
+    training.precision = PrecisionName::DeepSpeedBf16;
+    training.options.offload = optimizer_on_host;
+    training.hooks.after_training = [&](Trainer& trainer, Communicator&) {
+      trainer.engine().synchronize();
+      const TestModel test;
+      const LocalShard local = trainer.engine().local(test.weights[0].index);
+      CHECK(local.gradient_dtype == (micro_steps == 1 ? DType::BFloat16 : DType::Float32));
+    };
+    train(training);
+  }
+}
+
 TEST_CASE("offload: a step in backward, over strategies") {
   for (const StrategyName strategy : all_strategies)
     for (const PrecisionName precision : {PrecisionName::Fp32, PrecisionName::Bf16Mixed}) {
