@@ -83,8 +83,8 @@ struct Flat {
   std::vector<int> parameters;  // of the model, ordered by hyper-parameter group, then model order
   DType master, compute, reduce, accumulate, state;  // of its roles; accumulate is narrower than
                                                      // the policy's where nothing is accumulated
-  bool requires_grad = true;  // false: frozen
-  bool persistent = false;    // whole between uses, as a small parameter
+  bool requires_grad = true;                         // false: frozen
+  bool persistent = false;                           // whole between uses, as a small parameter
   /// As ModuleOptions says.
   bool skip_when_unused = false;
   ParametersWhole whole = ParametersWhole::Always;  // on the device; after persistence, group size
