@@ -53,28 +53,27 @@ void GradientNorm::begin(Tier tier) {
 }
 
 void GradientNorm::offer(Tier tier, int flat, const std::byte* slice, DType dtype) {
-  if (begun_ && tier == tier_) sum(flat, slice, dtype);
+  if (!begun_ || tier != tier_) return;
+  for (const Group& group : groups_)
+    if (group.flat == flat) sum(group, slice, dtype);
 }
 
 void GradientNorm::measure() {
   if (!begun_) {
     begin(Tier::Device);
-    for (int flat = 0; flat < count_of(runtime_.plan.flats); ++flat)
-      sum(flat, runtime_.memory(flat).gradient_slice, runtime_.flat(flat).accumulate);
+    for (const Group& group : groups_)
+      sum(group, runtime_.memory(group.flat).gradient_slice, runtime_.flat(group.flat).accumulate);
   }
   begun_ = false;
   pass(kind_, values_of(0));
   if (checks_largest_) pass(NormKind::Infinity, values_of(1));
 }
 
-/// The flat's leaves, of every pass.
-void GradientNorm::sum(int flat, const std::byte* slice, DType dtype) {
-  for (const Group& group : groups_) {
-    if (group.flat != flat) continue;
-    sum_leaves(kind_, group, slice, dtype, local_values(values_of(0)));
-    if (checks_largest_)
-      sum_leaves(NormKind::Infinity, group, slice, dtype, local_values(values_of(1)));
-  }
+/// Of every pass.
+void GradientNorm::sum(const Group& group, const std::byte* slice, DType dtype) {
+  sum_leaves(kind_, group, slice, dtype, local_values(values_of(0)));
+  if (checks_largest_)
+    sum_leaves(NormKind::Infinity, group, slice, dtype, local_values(values_of(1)));
 }
 
 void GradientNorm::pass(NormKind kind, double* values) {

@@ -33,7 +33,7 @@ class GradientNorm {
     std::vector<NormNode> nodes;
   };
 
-  void sum(int flat, const std::byte* slice, DType dtype);
+  void sum(const Group& group, const std::byte* slice, DType dtype);
   void pass(NormKind kind, double* values);
   void sum_leaves(NormKind kind, const Group& group, const std::byte* slice, DType dtype,
                   double* values);

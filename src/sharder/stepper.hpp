@@ -64,7 +64,8 @@ class Stepper {
   /// What the updates read of the decision follows them to the host.
   void send_decision();
   void update_unit(int unit);
-  /// Updates what update_unit() left, and publishes what it could not; then the ranks agree.
+  /// Updates what update_unit() left until the end, and publishes what it could not. Of end_step(),
+  /// and of a step that is discarded: ranks may have left different units.
   void finish_updates();
   std::int64_t end_step(Divisor divisor);
 
