@@ -2,6 +2,7 @@
 #include "offload.hpp"
 
 #include <doctest/doctest.h>
+#include <flatshard/comm/solo.hpp>
 #include <flatshard/sharder/carry_over.hpp>
 #include <flatshard/sharder/params_hash.hpp>
 
