@@ -6,6 +6,7 @@
 //   cuda_offload_bench [MILLIONS OF PARAMETERS]     512
 #include <cstdio>
 #include <cstdlib>
+#include <vector>
 
 #include "cuda_offload_training.hpp"
 
@@ -35,23 +36,45 @@ double bound_of(bool clips, double compute, const LinkTimes& link, double update
   return std::max({compute, link.both, update});
 }
 
+double median_of(const std::vector<StepTimes>& rounds, const std::function<double(StepTimes)>& of) {
+  std::vector<double> values;
+  for (const StepTimes& round : rounds) values.push_back(of(round));
+  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
+  return values[values.size() / 2];
+}
+
+/// Medians of each column; the ratios are medians of the rounds' ratios.
+void print_row(bool clips, const LinkTimes& link, const std::vector<StepTimes>& rounds) {
+  const auto column = [&](double StepTimes::*member) {
+    return median_of(rounds, [=](const StepTimes& round) { return round.*member; });
+  };
+  const auto over_bound = [&](double StepTimes::*host) {
+    return median_of(rounds, [&, host](const StepTimes& round) {
+      return round.step / bound_of(clips, round.compute, link, round.*host);
+    });
+  };
+  std::printf("%-9s %9.2f %9.2f %9.2f %9.2f %9.2f %9.2f   %6.3f %6.3f\n",
+              clips ? "clipped" : "unclipped", column(&StepTimes::compute),
+              clips ? link.down : link.both, clips ? link.up : 0, column(&StepTimes::update),
+              column(&StepTimes::loop), column(&StepTimes::step), over_bound(&StepTimes::update),
+              over_bound(&StepTimes::loop));
+  std::fflush(stdout);
+}
+
 template <class Precision>
 void measure_steps(CudaDevice& device, Elements unit_size, bool clips, Link& link,
                    const LinkTimes& times) {
+  constexpr int learning = 16, rounds = 5;
   Training<Precision> training(device, unit_size, clips);
-  const double update = training.update_milliseconds();
-  const double loop = training.loop_milliseconds(link, !clips);
-  const double pass = training.compute_milliseconds(100) / 301;
+  const double update = median([&] { training.update_milliseconds(); });
+  const double turn = median([&] { training.compute_milliseconds(10); }) / 10;
   for (const double share : {0.5, 1.0, 2.0}) {
-    const int turns = std::max(1, static_cast<int>(share * update / pass / 3));
-    const double compute = training.compute_milliseconds(turns);
-    const double step = training.step_milliseconds(turns);
-    std::printf("%-9s %9.2f %9.2f %9.2f %9.2f %9.2f %9.2f   %6.3f %6.3f\n",
-                clips ? "clipped" : "unclipped", compute, clips ? times.down : times.both,
-                clips ? times.up : 0, update, loop, step,
-                step / bound_of(clips, compute, times, update),
-                step / bound_of(clips, compute, times, loop));
-    std::fflush(stdout);
+    const int turns = std::max(1, static_cast<int>(share * update / turn));
+    training.step_milliseconds(turns, learning);
+    std::vector<StepTimes> measured;
+    for (int round = 0; round < rounds; ++round)
+      measured.push_back(training.round(turns, link, !clips));
+    print_row(clips, times, measured);
   }
 }
 

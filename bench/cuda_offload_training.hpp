@@ -40,7 +40,14 @@ struct Chain {
   std::vector<Parameter> weights;
 };
 
-/// A training whose forward and backward are `turns` and twice as many passes over each unit.
+/// What a step is made of and what it took, in milliseconds.
+struct StepTimes {
+  double compute, update, loop, step;
+};
+
+/// A training whose forward and backward are `turns` and twice as many kernels for each unit. They
+/// are as long as those of matrix products (0.1 ms): while the link is in use a launch takes 3 us
+/// longer, which short kernels would show.
 template <class Precision>
 class Training {
  public:
@@ -51,11 +58,12 @@ class Training {
       : chain(unit_size),
         device_(device),
         unit_size_(unit_size),
-        scratch_(device.memory(), unit_size * 2),
+        read_(device.memory(), unit_size * units_per_kernel * 2),
+        written_(device.memory(), unit_size * units_per_kernel * 2),
         communicator_(device),
         trainer(communicator_, chain.model, optimizer(), options(device, clips)) {
     trainer.initialize(init::normal{0.02, 1});
-    device.kernels().fill(init::normal{1, 2}, DType::BFloat16, scratch_.data(), 0, unit_size,
+    device.kernels().fill(init::normal{1, 2}, DType::BFloat16, read_.data(), 0, unit_size,
                           trainer.engine().compute_stream());
     trainer.synchronize();
   }
@@ -70,45 +78,42 @@ class Training {
     return chosen;
   }
 
-  /// `passes` over a unit, as forward or backward would take.
-  void work(void* target, int passes) {
-    for (int pass = 0; pass < passes; ++pass)
-      device_.kernels().cast(scratch_.data(), DType::BFloat16, target, DType::BFloat16, unit_size_,
-                             trainer.engine().compute_stream());
+  void work(int kernels) {
+    for (int kernel = 0; kernel < kernels; ++kernel)
+      cast(written_.data(), unit_size_ * units_per_kernel);
   }
   void step(int turns) {
-    for (const Module& module : chain.modules)
-      trainer.forward(module, [&](auto) { work(spare_.data(), turns); });
+    for (const Module& module : chain.modules) trainer.forward(module, [&](auto) { work(turns); });
     for (int unit = units - 1; unit >= 0; --unit) {
       const auto at = static_cast<std::size_t>(unit);
       trainer.backward(chain.modules[at], [&](auto, auto gradients) {
-        work(gradients[chain.weights[at]].data(), 2 * turns + 1);
+        work(2 * turns);
+        cast(gradients[chain.weights[at]].data(), unit_size_);
       });
     }
     trainer.step();
   }
-  /// Per step, of many that run on.
-  double step_milliseconds(int turns) {
-    constexpr int before = 16, counted = 16;
-    for (int i = 0; i < before; ++i) step(turns);
-    trainer.synchronize();
+  /// Per step, of `steps` that run on.
+  double step_milliseconds(int turns, int steps) {
     return milliseconds([&] {
-             for (int i = 0; i < counted; ++i) step(turns);
+             for (int i = 0; i < steps; ++i) step(turns);
              trainer.synchronize();
            }) /
-           counted;
+           steps;
   }
   double compute_milliseconds(int turns) {
-    Stream& stream = trainer.engine().compute_stream();
-    return median([&] {
-      for (int unit = 0; unit < units; ++unit) work(spare_.data(), 3 * turns + 1);
-      stream.synchronize();
+    return milliseconds([&] {
+      for (int unit = 0; unit < units; ++unit) {
+        work(3 * turns);
+        cast(written_.data(), unit_size_);
+      }
+      trainer.engine().compute_stream().synchronize();
     });
   }
 
   /// The update of every unit, on the host alone, on the training's own memory.
   double update_milliseconds() {
-    return median([&] {
+    return milliseconds([&] {
       InlineStream now;
       for (int unit = 0; unit < units; ++unit) update(unit, copies_[0], now);
       now.check();
@@ -117,7 +122,7 @@ class Training {
   /// The same as a loop over streams, without an engine: each unit's gradient comes down (`down`),
   /// is stepped with, and its copy goes up. Both directions and the update use the host's memory.
   double loop_milliseconds(Link& link, bool down) {
-    return median([&] {
+    return milliseconds([&] {
       for (int unit = 0; unit < units; ++unit) {
         Copy& copy = copies_[unit % 2];
         if (down) link.bring(unit, trainer.engine().local(unit).gradient);
@@ -130,14 +135,30 @@ class Training {
     });
   }
 
+  /// All in turn, as the machine's speed changes: medians are to be taken over rounds.
+  StepTimes round(int turns, Link& link, bool down) {
+    constexpr int before = 2, counted = 8;
+    StepTimes times{compute_milliseconds(turns), update_milliseconds(),
+                    loop_milliseconds(link, down), 0};
+    step_milliseconds(turns, before);
+    times.step = step_milliseconds(turns, counted);
+    return times;
+  }
+
   Chain chain;
 
  private:
+  static constexpr int units_per_kernel = 8;
+
   struct Copy {
     Buffer data;
     std::unique_ptr<Event> sent;
   };
 
+  void cast(void* target, Elements count) {
+    device_.kernels().cast(read_.data(), DType::BFloat16, target, DType::BFloat16, count,
+                           trainer.engine().compute_stream());
+  }
   void update(int unit, const Copy& copy, Stream& stream) {
     const Optimizer adam(optimizer());
     const LocalShard local = trainer.engine().local(unit);
@@ -158,8 +179,7 @@ class Training {
 
   CudaDevice& device_;
   Elements unit_size_;
-  Buffer scratch_;
-  Buffer spare_{device_.memory(), unit_size_ * 2};
+  Buffer read_, written_;
   Copy copies_[2] = {{Buffer(device_.host_memory(), unit_size_ * 2), device_.make_event()},
                      {Buffer(device_.host_memory(), unit_size_ * 2), device_.make_event()}};
   const StepScalars scalars_{1, 1};
