@@ -14,8 +14,8 @@
 namespace flatshard::host {
 
 /// `threads - 1` waiting threads plus whoever calls. Work is cut in pieces that depend on the count
-/// and the number of threads only, and each is taken by the first thread that is free: cores do not
-/// run alike when they share memory, or have other work. Nothing is allocated per call. Waits block
+/// and the number of threads only, smaller towards the end, and each is taken by the first thread
+/// that is free: cores do not run alike when they share memory, or have other work. Nothing is allocated per call. Waits block
 /// after a short spin. Thread-safety: any thread may call; if the team is at work for another
 /// caller, the caller does all of its work alone.
 class ThreadTeam {
@@ -33,8 +33,8 @@ class ThreadTeam {
   static constexpr Elements chunk = 1024;  // elements; chunks start at multiples of it
   static constexpr Elements least_per_part = 1
                                              << 15;  // elements: below, waking a thread costs more
-  static constexpr Elements least_piece = 16 * chunk;  // elements
-  static constexpr Elements pieces_per_part = 64;      // at most: what the last one leaves idle
+  static constexpr Elements least_piece = 4 * chunk;  // elements: what the last one leaves idle
+  static constexpr Elements pieces_per_part = 8;      // of what is left
 
   /// function(begin, end) over disjoint pieces of whole chunks that cover [0, count), returns when
   /// all are done. The other threads have default floating-point control, the caller its own. The
@@ -42,12 +42,16 @@ class ThreadTeam {
   template <class Function>
   void for_chunks(Elements count, const Function& function) {
     const int parts = parts_for(count);
-    const Elements shared = round_up(ceil_div(count, parts * pieces_per_part), chunk);
-    const Elements piece = parts == 1 ? count : std::max(least_piece, shared);
-    if (count > 0)
-      for_items(ceil_div(count, piece), parts, [&](Elements item) {
-        function(item * piece, std::min(count, (item + 1) * piece));
-      });
+    if (parts == 1) return count > 0 ? function(Elements{0}, count) : void();
+    std::atomic<Elements> next{0};
+    for_parts(parts, [&](int, int) {
+      for (Elements begin = next.load(); begin < count;) {
+        const Elements end = std::min(count, begin + piece_of(count - begin, parts));
+        if (!next.compare_exchange_weak(begin, end)) continue;
+        function(begin, end);
+        begin = next.load();
+      }
+    });
   }
 
   /// function(item) for 0 <= item < count, by `parts` threads; as for_chunks.
@@ -66,6 +70,11 @@ class ThreadTeam {
     run(parts, &function, [](const void* context, int part, int of) {
       (*static_cast<const Function*>(context))(part, of);
     });
+  }
+
+  /// Elements of the next piece, with `left` to do.
+  static constexpr Elements piece_of(Elements left, int parts) {
+    return std::max(least_piece, round_up(ceil_div(left, parts * pieces_per_part), chunk));
   }
 
   /// How many threads are worth waking for `count` elements; at least 1.

@@ -121,11 +121,12 @@ void Engine::Parts::mark_used(int module) {
 void Engine::Parts::close_unit(int unit) {
   const bool updates = last && options.step_in_backward;
   if (updates && runtime.parameter_slots) runtime.disk.synchronize();  // what backward has read
+  const bool at_once = updates && stepper.updates_next();
   reducer.open_slots(unit, micro_step, last);
-  reducer.close(unit, micro_step, last);
+  reducer.close(unit, micro_step, last, at_once);
   if (!updates) reducer.close_slots(unit, last);
   use(unit).closed = true;
-  if (updates) stepper.update_unit(unit);
+  if (updates) stepper.update_unit(unit, at_once);
 }
 
 detail::Divisor Engine::Parts::default_divisor() const {

@@ -35,6 +35,7 @@ struct Engine::Parts {
   Agreed agreed;  // the ranks are, before anything is written to the arena
   detail::GradientNorm norm;
   detail::Gatherer gatherer;
+  detail::GradientRelay relay;
   detail::Reducer reducer;
   detail::Stepper stepper;
   detail::CallOrder order;

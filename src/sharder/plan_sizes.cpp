@@ -115,6 +115,32 @@ void size_landing_for_host(Plan& plan) {
   plan.landing_slots = std::clamp(landing, 1, 2);
 }
 
+/// Whether the flat is all that trains of its unit: others would need the landing where it waits.
+bool trains_alone(const Flat& flat, const Plan& plan) {
+  const std::vector<int>& flats = at(plan.units, flat.unit).flats;
+  return flat.requires_grad &&
+         std::count_if(flats.begin(), flats.end(), [&](int other) {
+           return at(plan.flats, other).requires_grad && !at(plan.flats, other).is_empty();
+         }) == 1;
+}
+
+/// A gradient that is stepped with as it was reduced passes in parts, where it is of more than one.
+void size_relay(Plan& plan, const Options& options) {
+  constexpr int slots = 4;
+  FLATSHARD_EXPECTS(options.update_part >= 0,
+                    fmt::format("update_part is {}, not a count", options.update_part));
+  if (!options.step_in_backward || !sums_on_host(plan) || steps_from_nvme(plan)) return;
+  for (Flat& flat : plan.flats) {
+    flat.relayed = options.update_part > 0 && flat.partition.slice() > options.update_part &&
+                   flat.reduce == flat.accumulate && trains_alone(flat, plan);
+    if (!flat.relayed) continue;
+    plan.relay_slots = slots;
+    plan.relay_part = options.update_part;
+    plan.relay_slot_bytes =
+        std::max(plan.relay_slot_bytes, bytes_of(options.update_part, flat.reduce));
+  }
+}
+
 /// A reduced slice lands in scratch first unless it can be stored as the accumulated gradient.
 Bytes landing_bytes(const Flat& flat, const Plan& plan) {
   if (sums_on_host(plan)) return 0;
@@ -154,6 +180,7 @@ void plan_sizes(Plan& plan, const Options& options) {
   size_gradient_ring(plan);
   size_staging(plan);
   size_scratch(plan);
+  size_relay(plan, options);
 }
 
 }  // namespace flatshard::detail

@@ -9,9 +9,10 @@
 
 namespace flatshard::detail {
 
-Reducer::Reducer(Runtime& runtime, GradientNorm& norm)
+Reducer::Reducer(Runtime& runtime, GradientNorm& norm, GradientRelay& relay)
     : runtime_(runtime),
       norm_(norm),
+      relay_(relay),
       states_(runtime.plan.units.size()),
       dedicated_slot_(runtime.plan.units.size(), -1),
       stepped_(runtime.make_event()),
@@ -91,10 +92,10 @@ std::byte* Reducer::gradient(int index) const {
   return slots_[static_cast<std::size_t>(unit.slot)].data + flat.gradient_offset;
 }
 
-void Reducer::close(int unit, int index, bool last) {
+void Reducer::close(int unit, int index, bool last, bool relays) {
   runtime_.order(runtime_.compute, *state(unit).written, runtime_.reduce);
   for (int flat : runtime_.unit(unit).flats)
-    if (runtime_.flat(flat).requires_grad) reduce_flat(flat, index, last);
+    if (runtime_.flat(flat).requires_grad) reduce_flat(flat, index, last, relays);
   finish(unit);
 }
 
@@ -122,7 +123,7 @@ void Reducer::stepped() {
   runtime_.reduce.record(*stepped_);
 }
 
-void Reducer::reduce_flat(int index, int micro_step, bool last) {
+void Reducer::reduce_flat(int index, int micro_step, bool last, bool relays) {
   const Flat& flat = runtime_.flat(index);
   if (flat.is_empty()) return;
   const FlatMemory& memory = runtime_.memory(index);
@@ -132,7 +133,7 @@ void Reducer::reduce_flat(int index, int micro_step, bool last) {
   switch (runtime_.plan.moment) {
     case ReduceMoment::Micro:
       if (sums_on_host(runtime_.plan))
-        reduce_to_host(index, written, replace, last);
+        reduce_to_host(index, written, replace, last, relays && micro_step == 0);
       else
         reduce_slice(flat, memory, written, flat.compute, flat.reduce, true, replace);
       add_partials(flat, memory, flat.partition.slice(), micro_step, last);

@@ -2,6 +2,7 @@
 // micro-steps.
 #pragma once
 
+#include "gradient_relay.hpp"
 #include "norm.hpp"
 
 namespace flatshard::detail {
@@ -11,13 +12,14 @@ namespace flatshard::detail {
 class Reducer {
  public:
   /// Offers complete gradients that step on the host to `norm`.
-  Reducer(Runtime& runtime, GradientNorm& norm);
+  Reducer(Runtime& runtime, GradientNorm& norm, GradientRelay& relay);
 
   /// The unit's gradients for this micro-step: zeroed (only between parameters where backward
   /// overwrites them and `zero_all` is false). Call once per micro-step and unit.
   void open(int unit, bool zero_all);
-  /// Backward has added all contributions of micro-step `index`: reduce and accumulate.
-  void close(int unit, int index, bool last);
+  /// Backward has added all contributions of micro-step `index`: reduce and accumulate; or, where
+  /// the unit is updated next (`relays`), leave the relay what it can bring to the host.
+  void close(int unit, int index, bool last, bool relays);
   /// Of gradients that rest on NVMe: around close(), they have a place in memory, with what earlier
   /// micro-steps left where more is to be added.
   void open_slots(int unit, int index, bool last);
@@ -62,7 +64,7 @@ class Reducer {
   void zero_gaps(const Flat& flat, std::byte* gradient);
   void finish(int unit);
 
-  void reduce_flat(int flat, int index, bool last);
+  void reduce_flat(int flat, int index, bool last, bool relays);
   void keep_whole(const Flat& flat, const FlatMemory& memory, const std::byte* written, int index,
                   bool last);
   void reduce_slice(const Flat& flat, const FlatMemory& memory, const std::byte* source,
@@ -70,7 +72,7 @@ class Reducer {
   void reduce_over_ranks(const Flat& flat, const std::byte* source, std::byte* target,
                          DType contribution, DType result, bool over_replicas);
   void reduce_replicas(const Flat& flat, const FlatMemory& memory);
-  void reduce_to_host(int flat, const std::byte* written, bool replace, bool last);
+  void reduce_to_host(int flat, const std::byte* written, bool replace, bool last, bool relays);
   void finish_on_host(int flat, bool last);
   void take_arrival(const Flat& flat, const FlatMemory& memory, Landing& landing, bool replace);
   void fetch_slice(int flat);
@@ -79,6 +81,7 @@ class Reducer {
 
   Runtime& runtime_;
   GradientNorm& norm_;
+  GradientRelay& relay_;
   std::vector<State> states_;
   std::vector<Slot> slots_;  // ring slots, then one per dedicated unit
   std::vector<int> dedicated_slot_;

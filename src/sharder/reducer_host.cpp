@@ -22,7 +22,8 @@ void Reducer::close_slots(int unit, bool last) {
 }
 
 /// Reduces on the device and stores on the host, or adds there.
-void Reducer::reduce_to_host(int index, const std::byte* written, bool replace, bool last) {
+void Reducer::reduce_to_host(int index, const std::byte* written, bool replace, bool last,
+                             bool relays) {
   const Flat& flat = runtime_.flat(index);
   const FlatMemory& memory = runtime_.memory(index);
   Landing& landing = landings_[next_landing_];
@@ -31,12 +32,13 @@ void Reducer::reduce_to_host(int index, const std::byte* written, bool replace, 
   runtime_.reduce.wait(*landing.copied);
   reduce_over_ranks(flat, written, landing.data, flat.compute, flat.reduce, true);
   runtime_.order(runtime_.reduce, *landing.reduced, download);
+  if (last) norm_.offer(Tier::Device, index, landing.data, flat.reduce);
+  if (relays && flat.relayed) return relay_.take(index, landing.data, *landing.copied);
   const bool direct = replace && flat.reduce == flat.accumulate;
   download.wait(direct ? *state(flat.unit).summed : *landing.added);
   runtime_.device.copy(landing.data, direct ? memory.sum_slice : landing.arrival,
                        flat.partition.slice() * size_of(flat.reduce), download);
   runtime_.order(download, *landing.copied, runtime_.host);
-  if (last) norm_.offer(Tier::Device, index, landing.data, flat.reduce);
   if (!direct) take_arrival(flat, memory, landing, replace);
 }
 

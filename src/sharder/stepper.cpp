@@ -89,11 +89,12 @@ void check_step(const Plan& plan, const Optimizer& optimizer, const Options& opt
     if (flat.requires_grad) functions_for(device, plan, optimizer, flat.step_row);
 }
 
-Stepper::Stepper(Runtime& runtime, Gatherer& gatherer, GradientNorm& norm,
+Stepper::Stepper(Runtime& runtime, Gatherer& gatherer, GradientNorm& norm, GradientRelay& relay,
                  const Optimizer& optimizer, const Options& options)
     : runtime_(runtime),
       gatherer_(gatherer),
       norm_(norm),
+      relay_(relay),
       optimizer_(optimizer),
       groups_(options.groups),
       settings_(settings_of(runtime.plan, options)),

@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "gatherer.hpp"
+#include "gradient_relay.hpp"
 #include "norm.hpp"
 #include "plan_build.hpp"
 #include "update_pace.hpp"
@@ -48,8 +49,8 @@ class Reductions {
 class Stepper {
  public:
   /// What check_step lets pass.
-  Stepper(Runtime& runtime, Gatherer& gatherer, GradientNorm& norm, const Optimizer& optimizer,
-          const Options& options);
+  Stepper(Runtime& runtime, Gatherer& gatherer, GradientNorm& norm, GradientRelay& relay,
+          const Optimizer& optimizer, const Options& options);
 
   /// Replaces the hyper-parameters from the next update on; the functor's type must stay.
   void set_optimizer(const Optimizer& optimizer);
@@ -63,7 +64,9 @@ class Stepper {
   void begin_step(Divisor divisor);
   /// What the updates read of the decision follows them to the host.
   void send_decision();
-  void update_unit(int unit);
+  /// Whether the unit that is closed next is updated at once; to be asked once for each.
+  bool updates_next() { return !pace_ || pace_->next_is_early(); }
+  void update_unit(int unit, bool at_once);
   /// Updates what update_unit() left until the end, and publishes what it could not. Of end_step(),
   /// and of a step that is discarded: ranks may have left different units.
   void finish_updates();
@@ -99,6 +102,9 @@ class Stepper {
   void follow_reductions();
   void update_flats(int unit, const std::vector<bool>* takes_part);
   void update_flat(int flat);
+  void update_relayed(int flat);
+  void update_part(int flat, Elements from, Elements count, const std::byte* gradient);
+  StepArguments arguments_of(int flat, const StepRun& run) const;
   void read_masters(int unit);
   void update_in_backward(int unit);
   void update_late_units();
@@ -118,6 +124,7 @@ class Stepper {
   Runtime& runtime_;
   Gatherer& gatherer_;
   GradientNorm& norm_;
+  GradientRelay& relay_;
   Optimizer optimizer_;
   std::vector<GroupOptions> groups_;
   std::vector<Optimizer> group_optimizers_;  // per hyper-parameter group

@@ -13,10 +13,10 @@ void Stepper::begin_step(Divisor divisor) {
   if (pace_) pace_->begin_step();
 }
 
-void Stepper::update_unit(int unit) {
+void Stepper::update_unit(int unit, bool at_once) {
   if (!pace_) return update_in_backward(unit);
-  pace_->note_arrival(host_stream(lane_.stream));
-  if (pace_->next_is_early())
+  if (relay_.is_empty()) pace_->note_arrival(host_stream(lane_.stream));
+  if (at_once)
     update_in_backward(unit);
   else
     late_units_.push_back(unit);

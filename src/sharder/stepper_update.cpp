@@ -2,6 +2,7 @@
 #include <flatshard/core/error.hpp>
 #include <flatshard/core/host_stream.hpp>
 
+#include <algorithm>
 #include <utility>
 
 #include "stepper.hpp"
@@ -102,35 +103,66 @@ void Stepper::round_masters(int index) {
 }
 
 void Stepper::update_flat(int index) {
-  const Flat& flat = runtime_.flat(index);
-  const FlatMemory& memory = runtime_.memory(index);
-  const Bytes copy_size = flat.step_row.writes_copy ? size_of(flat.compute) : 0;
-  std::byte* copy = gatherer_.delivery().slice(index);
-  ranges_.clear();
-  for (const StepRun& run : flat.runs[static_cast<std::size_t>(runtime_.shard.rank())]) {
-    StepArguments arguments{};
-    arguments.master = memory.master + run.offset * size_of(flat.master);
-    arguments.gradient = memory.gradient_slice + run.offset * size_of(flat.accumulate);
-    for (std::size_t state = 0; state < memory.states.size(); ++state)
-      arguments.states[state] = memory.states[state] + run.offset * size_of(flat.state);
-    arguments.copy = copy_size > 0 ? copy + run.offset * copy_size : nullptr;
-    arguments.count = run.count;
-    arguments.canonical = run.canonical;
-    arguments.scalars = scalars_;
-    arguments.time = step_times_ + index;
-    arguments.seed = seed_;
-    arguments.row = flat.step_row;
-    arguments.functor = group_optimizers_[static_cast<std::size_t>(run.group)].functor();
-    if (device_functors_ != nullptr)
-      arguments.device_functor = device_functors_ + run.group * Bytes{max_functor_bytes};
-    ranges_.push_back(arguments);
-  }
-  if (!ranges_.empty())
-    lane_.kernels.step_ranges(functions_[static_cast<std::size_t>(index)], ranges_, lane_.stream);
+  if (relay_.holds(index))
+    update_relayed(index);
+  else
+    update_part(index, 0, runtime_.flat(index).partition.slice(),
+                runtime_.memory(index).gradient_slice);
   round_masters(index);
   gatherer_.delivery().mark(index);
   if (SlotRing* slots = runtime_.optimizer_slots.get())
     slots->write(NvmePart::Optimizer, index, scalars_);
+}
+
+/// Part by part, as they arrive.
+void Stepper::update_relayed(int index) {
+  const Elements slice = runtime_.flat(index).partition.slice();
+  for (Elements from = 0; from < slice; from += runtime_.plan.relay_part) {
+    const Elements count = std::min(runtime_.plan.relay_part, slice - from);
+    const std::byte* gradient = relay_.bring(from, count);
+    if (from == 0 && pace_) pace_->note_arrival(host_stream(lane_.stream));
+    update_part(index, from, count, gradient);
+    relay_.release();
+  }
+  relay_.finish();
+}
+
+/// Elements [from, from + count) of the slice, whose gradient is at `gradient`.
+void Stepper::update_part(int index, Elements from, Elements count, const std::byte* gradient) {
+  const Flat& flat = runtime_.flat(index);
+  ranges_.clear();
+  for (const StepRun& run : flat.runs[static_cast<std::size_t>(runtime_.shard.rank())]) {
+    const Elements begin = std::max(run.offset, from);
+    const Elements end = std::min(run.offset + run.count, from + count);
+    if (begin >= end) continue;
+    const StepRun part{begin, end - begin, run.canonical + (begin - run.offset), run.group};
+    ranges_.push_back(arguments_of(index, part));
+    ranges_.back().gradient = gradient + (begin - from) * size_of(flat.accumulate);
+  }
+  if (!ranges_.empty())
+    lane_.kernels.step_ranges(functions_[static_cast<std::size_t>(index)], ranges_, lane_.stream);
+}
+
+/// All but where the gradient is.
+StepArguments Stepper::arguments_of(int index, const StepRun& run) const {
+  const Flat& flat = runtime_.flat(index);
+  const FlatMemory& memory = runtime_.memory(index);
+  StepArguments arguments{};
+  arguments.master = memory.master + run.offset * size_of(flat.master);
+  for (std::size_t state = 0; state < memory.states.size(); ++state)
+    arguments.states[state] = memory.states[state] + run.offset * size_of(flat.state);
+  if (flat.step_row.writes_copy)
+    arguments.copy = gatherer_.delivery().slice(index) + run.offset * size_of(flat.compute);
+  arguments.count = run.count;
+  arguments.canonical = run.canonical;
+  arguments.scalars = scalars_;
+  arguments.time = step_times_ + index;
+  arguments.seed = seed_;
+  arguments.row = flat.step_row;
+  arguments.functor = group_optimizers_[static_cast<std::size_t>(run.group)].functor();
+  if (device_functors_ != nullptr)
+    arguments.device_functor = device_functors_ + run.group * Bytes{max_functor_bytes};
+  return arguments;
 }
 
 }  // namespace flatshard::detail

@@ -27,7 +27,7 @@ class UpdatePace {
     issued_ = 0;
     planned_ = early_.load();
   }
-  /// Whether the next unit is to be updated while backward runs.
+  /// Whether the next unit, which is about to be reduced, is updated while backward runs.
   bool next_is_early() {
     const auto early_of = [this](std::int64_t units) {
       return (planned_ * units + units_ / 2) / units_;
@@ -36,9 +36,9 @@ class UpdatePace {
     return early_of(issued_) > before;
   }
 
-  /// To be issued to the lane: the next unit's gradient has arrived.
+  /// To be issued to the lane: the gradient of the unit that was asked for has arrived.
   void note_arrival(HostStream& lane) {
-    lane.enqueue([this, first = issued_ == 0] {
+    lane.enqueue([this, first = issued_ == 1] {
       const Duration waited = Clock::now() - busy_until_;
       if (first)
         begin_backward(waited);

@@ -96,6 +96,12 @@ TEST_CASE("offload from a GPU: a step in backward, units that are not used") {
     training.options.max_grad_norm = 0;
     training.options.step_in_backward = true;
     check_all(training);
+    Training in_parts = clipped(strategy, 2, 1);
+    in_parts.precision = PrecisionName::Bf16Mixed;
+    in_parts.options.max_grad_norm = 0;
+    in_parts.options.step_in_backward = true;
+    in_parts.options.update_part = 7;
+    check_all(in_parts);
     training.options.step_in_backward = false;
     training.options.on_nonfinite = OnNonFinite::Apply;
     check_all(training);
@@ -153,6 +159,7 @@ TEST_CASE("offload from a GPU: a slow stream, or a slow host, changes no bit") {
     training.precision = PrecisionName::Bf16Mixed;
     training.options.max_grad_norm = clips ? 0.5 : 0;
     training.options.step_in_backward = !clips;
+    training.options.update_part = 20;
     training.options.prefetch_forward = 2;
     const Trained expected = train(training);
     for (int slow = -1; slow < 5; ++slow) {  // host; compute, gather, reduce, upload, download

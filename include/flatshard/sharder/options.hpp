@@ -90,6 +90,9 @@ struct Options {
   OnNonFinite on_nonfinite = OnNonFinite::Error;  // without loss scaling
   bool step_in_backward = false;  // update each unit as soon as its gradient is reduced; not with
                                   // clipping, loss scaling, OnNonFinite::Skip, skip_when_unused
+  Elements update_part = Elements{1} << 21;  // with the optimizer on the host, elements of a unit
+                                             // that arrive and are updated at a time, through a
+                                             // few buffers that stay in its cache; 0: whole units
   std::optional<ScaleSettings> loss_scale = {};  // for the rule that the precision policy names;
                                                  // none: the rule's defaults (static: 65536)
   std::vector<GroupOptions> groups =

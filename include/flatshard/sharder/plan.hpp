@@ -95,6 +95,7 @@ struct Flat {
   Partition partition;             // positions -> slices
   bool master_is_compute = false;  // one copy serves both roles: equal dtypes that
                                    // rest on one tier
+  bool relayed = false;            // its gradient can pass to the host in parts of Plan::relay_part
   bool gradient_in_place = false;  // backward writes straight into the accumulated gradient
   Bytes gather_offset = 0;         // in the ring slot of its unit
   Bytes gradient_offset = 0;       // in the gradient slot of its unit
@@ -195,6 +196,9 @@ struct Plan {
   Bytes landing_bytes = 0;        // scratch: a reduced slice before it is added or goes to the host
   int landing_slots = 1;          // of these; 2: one is reduced while another is copied
   Bytes arrival_bytes = 0;        // on the host: a slice that has arrived, before it is added
+  int relay_slots = 0;            // on the host: parts of gradients that are used as they arrive
+  Elements relay_part = 0;        // elements of each, at most
+  Bytes relay_slot_bytes = 0;     // of the largest
   int staging_slots = 0;          // of compute-dtype slices; 2: one is written while another moves
   Bytes staging_slot_bytes = 0;   // of the largest unit
   Bytes wide_bytes = 0;           // scratch: a slice summed inside the group, before the replicas

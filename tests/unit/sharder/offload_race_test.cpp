@@ -94,6 +94,9 @@ TEST_CASE("offload streams: everything that conflicts is ordered by events, in e
       training.options.max_grad_norm = 0;
       training.options.step_in_backward = true;
       check_ordered(training);
+      training.micro_steps = 1;
+      training.options.update_part = 16;
+      check_ordered(training);
     }
 }
 
@@ -159,6 +162,7 @@ TEST_CASE("offload streams: more units than buffers, gathered ahead in vain now 
       options.offload = offload;
       options.prefetch_forward = static_cast<int>(same() % 3);
       options.step_in_backward = same() % 2 == 0;
+      options.update_part = same() % 2 == 0 ? 5 : 0;
       const bool merged = same() % 3 == 0;
       options.wrap = merged ? wrap::up_to(90) : wrap::each_module();
       const auto precision = same() % 2 == 0 ? PrecisionName::Fp32 : PrecisionName::Bf16Mixed;

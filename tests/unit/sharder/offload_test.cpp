@@ -171,6 +171,48 @@ TEST_CASE("offload: a step in backward, over strategies") {
     }
 }
 
+TEST_CASE("offload: a step in backward, with gradients that pass to the host in parts") {
+  auto random = flatshard_test::generator(53);
+  for (const PrecisionName precision : all_precisions)
+    for (const StrategyName strategy : all_strategies) {
+      if (scales_loss(precision)) continue;
+      Training training = clipped(strategy, std::array{1, 2, 4}[random() % 3], 1);
+      training.precision = precision;
+      training.options.max_grad_norm = 0;
+      training.options.step_in_backward = true;
+      training.host.form = random() % 2 == 0 ? StreamForm::Threaded : StreamForm::Inline;
+      training.options.update_part = std::array<Elements, 4>{1, 3, 16, 100}[random() % 4];
+      check_all(training);
+    }
+}
+
+TEST_CASE("offload: what passes in parts is in the Plan, and of units that train one flat") {
+  const TestModel test;
+  const auto plan_of = [&](Elements part, bool in_backward) {
+    using Offloaded = Sharder<strategy::FullShard, precision::Bf16Mixed,
+                              offload::Place<offload::Device, offload::Cpu>>;
+    Options options;
+    options.groups = {{}, {}};
+    options.step_in_backward = in_backward;
+    options.update_part = part;
+    return Offloaded::plan_for(test.model, AdamW{}, 1, options);
+  };
+  const Plan whole = plan_of(0, true), parts = plan_of(16, true), after = plan_of(16, false);
+  CHECK(whole.relay_slots == 0);
+  CHECK(after.relay_slots == 0);
+  CHECK(after.pinned_bytes == whole.pinned_bytes);
+  CHECK(parts.relay_slots == 4);
+  CHECK(parts.relay_slot_bytes == 16 * 4);
+  CHECK(parts.pinned_bytes - whole.pinned_bytes == 4 * 128);
+  int relayed = 0;
+  for (const Flat& flat : parts.flats) {
+    relayed += flat.relayed;
+    if (flat.relayed) CHECK(flat.partition.slice() > 16);
+  }
+  CHECK(relayed > 1);
+  CHECK(contains(message_of([&] { plan_of(-1, true); }), "update_part is -1"));
+}
+
 TEST_CASE("offload: a step in backward leaves the units that are gathered ahead alone") {
   using Chain = Sharder<strategy::ShardOptimizer, precision::Full<float>>;
   Model model;

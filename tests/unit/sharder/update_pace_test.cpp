@@ -39,8 +39,8 @@ class Simulation {
     for (int unit = units_ - 1; unit >= 0; --unit) {
       device_ += backward_;
       TestClock::at = std::max(TestClock::at, device_);
-      pace_.note_arrival(lane_);
       const bool now = pace_.next_is_early();
+      pace_.note_arrival(lane_);
       (now ? early : late).push_back(unit);
       if (now) update(unit);
       pace_.note_work(lane_);
