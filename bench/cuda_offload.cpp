@@ -3,7 +3,7 @@
 // compute, link and the host's update, each alone, and against a loop of copies and updates without
 // an engine, in which link and update share the host's memory. Prints tables.
 //
-//   cuda_offload_bench [MILLIONS OF PARAMETERS]     512
+//   cuda_offload_bench [MILLIONS OF PARAMETERS [Options::update_part]]     512
 #include <cstdio>
 #include <cstdlib>
 #include <vector>
@@ -62,15 +62,15 @@ void print_row(bool clips, const LinkTimes& link, const std::vector<StepTimes>& 
 }
 
 template <class Precision>
-void measure_steps(CudaDevice& device, Elements unit_size, bool clips, Link& link,
+void measure_steps(CudaDevice& device, const Size& size, bool clips, Link& link,
                    const LinkTimes& times) {
-  constexpr int learning = 16, rounds = 5;
-  Training<Precision> training(device, unit_size, clips);
+  constexpr int learning = 24, rounds = 5;
+  Training<Precision> training(device, size, clips);
   const double update = median([&] { training.update_milliseconds(); });
   const double turn = median([&] { training.compute_milliseconds(10); }) / 10;
   for (const double share : {0.5, 1.0, 2.0}) {
     const int turns = std::max(1, static_cast<int>(share * update / turn));
-    training.step_milliseconds(turns, learning);
+    training.steps(turns, learning);
     std::vector<StepTimes> measured;
     for (int round = 0; round < rounds; ++round)
       measured.push_back(training.round(turns, link, !clips));
@@ -79,14 +79,13 @@ void measure_steps(CudaDevice& device, Elements unit_size, bool clips, Link& lin
 }
 
 template <class Precision>
-void measure(CudaDevice& device, Elements unit_size, const char* gradient) {
-  Link link(device, unit_size, size_of(dtype_of<typename Precision::reduce>));
+void measure(CudaDevice& device, const Size& size, const char* gradient) {
+  Link link(device, size.unit, size_of(dtype_of<typename Precision::reduce>));
   std::printf("\n%s gradients on the link\n", gradient);
   const LinkTimes times = measure_link(link);
   std::printf("%-9s %9s %9s %9s %9s %9s %9s   %s\n", "ms", "compute", "link", "up", "update",
               "loop", "step", "step/bound, with the loop");
-  for (const bool clips : {false, true})
-    measure_steps<Precision>(device, unit_size, clips, link, times);
+  for (const bool clips : {false, true}) measure_steps<Precision>(device, size, clips, link, times);
 }
 
 }  // namespace
@@ -99,12 +98,13 @@ int main(int argc, char** argv) {
     return 77;
   }
   const long long millions = argc > 1 ? std::atoll(argv[1]) : 512;
-  const Elements unit_size = round_up(millions * 1000000 / units, 1024);
+  const Size size{round_up(millions * 1000000 / units, 1024),
+                  argc > 2 ? std::atoll(argv[2]) : Options().update_part};
   CudaDevice device;
   std::printf("%s; %d units of %lld parameters; AdamW, fp32 masters; %d threads\n",
-              std::string(device.name()).c_str(), units, static_cast<long long>(unit_size),
+              std::string(device.name()).c_str(), units, static_cast<long long>(size.unit),
               device.options().host_threads);
-  measure<precision::Bf16Mixed>(device, unit_size, "fp32");
-  measure<precision::DeepSpeedBf16>(device, unit_size, "bf16");
+  measure<precision::Bf16Mixed>(device, size, "fp32");
+  measure<precision::DeepSpeedBf16>(device, size, "bf16");
   return 0;
 }

@@ -40,6 +40,11 @@ struct Chain {
   std::vector<Parameter> weights;
 };
 
+struct Size {
+  Elements unit;
+  Elements update_part;  // Options::update_part
+};
+
 /// What a step is made of and what it took, in milliseconds.
 struct StepTimes {
   double compute, update, loop, step;
@@ -54,27 +59,28 @@ class Training {
   using Trainer =
       Sharder<strategy::FullShard, Precision, offload::Place<offload::Device, offload::Cpu>>;
 
-  Training(CudaDevice& device, Elements unit_size, bool clips)
-      : chain(unit_size),
+  Training(CudaDevice& device, const Size& size, bool clips)
+      : chain(size.unit),
         device_(device),
-        unit_size_(unit_size),
-        read_(device.memory(), unit_size * units_per_kernel * 2),
-        written_(device.memory(), unit_size * units_per_kernel * 2),
+        unit_size_(size.unit),
+        read_(device.memory(), size.unit * units_per_kernel * 2),
+        written_(device.memory(), size.unit * units_per_kernel * 2),
         communicator_(device),
-        trainer(communicator_, chain.model, optimizer(), options(device, clips)) {
+        trainer(communicator_, chain.model, optimizer(), options(device, size, clips)) {
     trainer.initialize(init::normal{0.02, 1});
-    device.kernels().fill(init::normal{1, 2}, DType::BFloat16, read_.data(), 0, unit_size,
+    device.kernels().fill(init::normal{1, 2}, DType::BFloat16, read_.data(), 0, size.unit,
                           trainer.engine().compute_stream());
     trainer.synchronize();
   }
 
   static AdamW optimizer() { return {.lr = 1e-3, .weight_decay = 0.1}; }
-  static Options options(CudaDevice& device, bool clips) {
+  static Options options(CudaDevice& device, const Size& size, bool clips) {
     Options chosen;
     chosen.device = &device;
     chosen.max_grad_norm = clips ? 1 : 0;
     chosen.on_nonfinite = clips ? OnNonFinite::Skip : OnNonFinite::Apply;
     chosen.step_in_backward = !clips;
+    chosen.update_part = size.update_part;
     return chosen;
   }
 
@@ -82,7 +88,7 @@ class Training {
     for (int kernel = 0; kernel < kernels; ++kernel)
       cast(written_.data(), unit_size_ * units_per_kernel);
   }
-  void step(int turns) {
+  PendingReport step(int turns) {
     for (const Module& module : chain.modules) trainer.forward(module, [&](auto) { work(turns); });
     for (int unit = units - 1; unit >= 0; --unit) {
       const auto at = static_cast<std::size_t>(unit);
@@ -91,15 +97,19 @@ class Training {
         cast(gradients[chain.weights[at]].data(), unit_size_);
       });
     }
-    trainer.step();
+    return trainer.step();
   }
-  /// Per step, of `steps` that run on.
-  double step_milliseconds(int turns, int steps) {
-    return milliseconds([&] {
-             for (int i = 0; i < steps; ++i) step(turns);
-             trainer.synchronize();
-           }) /
-           steps;
+  void steps(int turns, int count) {
+    for (int i = 1; i < count; ++i) step(turns);
+    step(turns).wait();
+  }
+  /// Per step, between the reports of two of them: what a step leaves to be done under the next
+  /// one's forward counts once.
+  double step_milliseconds(int turns, int before, int counted) {
+    steps(turns, before);
+    const double taken = milliseconds([&] { steps(turns, counted); });
+    trainer.synchronize();
+    return taken / counted;
   }
   double compute_milliseconds(int turns) {
     return milliseconds([&] {
@@ -137,12 +147,9 @@ class Training {
 
   /// All in turn, as the machine's speed changes: medians are to be taken over rounds.
   StepTimes round(int turns, Link& link, bool down) {
-    constexpr int before = 2, counted = 8;
-    StepTimes times{compute_milliseconds(turns), update_milliseconds(),
-                    loop_milliseconds(link, down), 0};
-    step_milliseconds(turns, before);
-    times.step = step_milliseconds(turns, counted);
-    return times;
+    constexpr int before = 3, counted = 8;
+    return {compute_milliseconds(turns), update_milliseconds(), loop_milliseconds(link, down),
+            step_milliseconds(turns, before, counted)};
   }
 
   Chain chain;

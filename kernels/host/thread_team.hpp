@@ -15,9 +15,9 @@ namespace flatshard::host {
 
 /// `threads - 1` waiting threads plus whoever calls. Work is cut in pieces that depend on the count
 /// and the number of threads only, smaller towards the end, and each is taken by the first thread
-/// that is free: cores do not run alike when they share memory, or have other work. Nothing is allocated per call. Waits block
-/// after a short spin. Thread-safety: any thread may call; if the team is at work for another
-/// caller, the caller does all of its work alone.
+/// that is free: cores do not run alike when they share memory, or have other work. Nothing is
+/// allocated per call. Waits block after a short spin. Thread-safety: any thread may call; if the
+/// team is at work for another caller, the caller does all of its work alone.
 class ThreadTeam {
  public:
   /// With one core for each thread, thread i stays on cores[i]; the calling one, cores[0], is there
@@ -32,7 +32,7 @@ class ThreadTeam {
 
   static constexpr Elements chunk = 1024;  // elements; chunks start at multiples of it
   static constexpr Elements least_per_part = 1
-                                             << 15;  // elements: below, waking a thread costs more
+                                             << 15;   // elements: below, waking a thread costs more
   static constexpr Elements least_piece = 4 * chunk;  // elements: what the last one leaves idle
   static constexpr Elements pieces_per_part = 8;      // of what is left
 

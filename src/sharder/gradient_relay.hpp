@@ -5,9 +5,9 @@
 
 namespace flatshard::detail {
 
-/// Of a unit that is updated as its gradient arrives. The parts pass through a few buffers that stay
-/// in the processor's cache: what is read right after it was written, and soon written again, costs
-/// the host's memory little. Nothing blocks the host.
+/// Of a unit that is updated as its gradient arrives. The parts pass through a few buffers that
+/// stay in the processor's cache: what is read right after it was written, and soon written again,
+/// costs the host's memory little. Nothing blocks the host.
 class GradientRelay {
  public:
   explicit GradientRelay(Runtime& runtime);

@@ -118,10 +118,10 @@ void size_landing_for_host(Plan& plan) {
 /// Whether the flat is all that trains of its unit: others would need the landing where it waits.
 bool trains_alone(const Flat& flat, const Plan& plan) {
   const std::vector<int>& flats = at(plan.units, flat.unit).flats;
-  return flat.requires_grad &&
-         std::count_if(flats.begin(), flats.end(), [&](int other) {
-           return at(plan.flats, other).requires_grad && !at(plan.flats, other).is_empty();
-         }) == 1;
+  return flat.requires_grad && std::count_if(flats.begin(), flats.end(), [&](int other) {
+                                 return at(plan.flats, other).requires_grad &&
+                                        !at(plan.flats, other).is_empty();
+                               }) == 1;
 }
 
 /// A gradient that is stepped with as it was reduced passes in parts, where it is of more than one.

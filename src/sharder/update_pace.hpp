@@ -65,18 +65,22 @@ class UpdatePace {
   void begin_backward(Duration waited) {
     idle_ = {};
     if (each_ == Duration{}) return;  // the first step
+    waited_ = waited;
     least_ = std::min(least_, waited);
-    slack_ = waited - least_;
   }
-  /// Backward is to leave the host no longer idle than forward does, by much, and not behind.
+  /// Backward is to leave the host no longer idle than forward does, by much, and not behind,
+  /// unless the host is what steps wait for: then forward leaves it idle for little more than a
+  /// unit.
   void learn(int late) {
     busy_until_ = Clock::now();
     if (late > 0) each_ = std::max(Duration{1}, (busy_until_ - late_since_) / late);
     const int early = early_.load();
-    const Duration more = idle_ - slack_;
-    if (late > 0 && more > each_ * 5 / 4)
+    const Duration slack = waited_ > least_ ? waited_ - least_ : Duration{};
+    const Duration more = idle_ - slack;
+    const bool behind = idle_ <= each_ / 8 && waited_ > each_ * 2;
+    if (late > 0 && more > each_ * 3 / 4)
       early_.store(std::min(units_, early + std::max(1, static_cast<int>(more / each_ / 2))));
-    else if (early > 0 && idle_ <= std::max(each_ / 8, slack_ - 2 * each_))
+    else if (early > 0 && (behind || idle_ <= slack - 2 * each_))
       early_.store(early - 1);
   }
 
@@ -84,7 +88,7 @@ class UpdatePace {
   int issued_ = 0, planned_ = 0;  // of this step
   std::atomic<int> early_;
   typename Clock::time_point busy_until_, late_since_;  // of the lane, as the rest
-  Duration idle_{}, slack_{}, each_{};
+  Duration idle_{}, waited_{}, each_{};                 // in backward, in forward; of an update
   Duration least_ = Duration::max();
 };
 
