@@ -23,6 +23,9 @@ Delivery::Delivery(Runtime& runtime)
   for (int slot = 0; slot < runtime.plan.staging_slots; ++slot)
     slots_.push_back(
         {runtime.address(Role::Staging, staging_parameters, slot), runtime.make_event()});
+  for (int slot = 0; slot < runtime.plan.part_slots; ++slot)
+    parts_.push_back({runtime.address(Role::Staging, staging_parts, slot), runtime.make_event(),
+                      runtime.make_event()});
 }
 
 Stream& Delivery::stream(int unit) const {
@@ -39,6 +42,29 @@ void Delivery::begin(int unit, const StepScalars* decision) {
   lane_.wait(*slot().free);
 }
 
+std::byte* Delivery::open_part(int index, Elements from) {
+  const Flat& flat = runtime_.flat(index);
+  if (flat.staged_in_parts) {
+    lane_.wait(*parts_[next_part_].free);
+    return parts_[next_part_].data;
+  }
+  std::byte* whole = slice(index);
+  return whole == nullptr ? nullptr : whole + from * size_of(flat.compute);
+}
+
+void Delivery::send_part(int index, Elements from, Elements count) {
+  const Flat& flat = runtime_.flat(index);
+  if (!flat.staged_in_parts) return;
+  const Bytes size = size_of(flat.compute);
+  const Part& part = parts_[next_part_];
+  next_part_ = (next_part_ + 1) % parts_.size();
+  runtime_.order(lane_, *part.made, transfer_);
+  runtime_.device.copy(part.data, runtime_.memory(index).compute + from * size, count * size,
+                       transfer_);
+  transfer_.record(*part.free);
+}
+
+/// Where the slice is made, or copied from; null: the master serves.
 std::byte* Delivery::slice(int index) const {
   const Flat& flat = runtime_.flat(index);
   if (flat.master_is_compute) return nullptr;
@@ -84,7 +110,7 @@ void Delivery::close_slots(int unit) {
 
 void Delivery::copy(int index) {
   const Flat& flat = runtime_.flat(index);
-  if (!moves(flat, runtime_.plan) || flat.is_empty()) return;
+  if (!moves(flat, runtime_.plan) || flat.is_empty() || flat.staged_in_parts) return;
   const FlatMemory& memory = runtime_.memory(index);
   const std::byte* staged = slice(index);
   runtime_.device.copy(staged == nullptr ? memory.master : staged, memory.compute,

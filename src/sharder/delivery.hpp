@@ -15,9 +15,12 @@ class Delivery {
   /// The optimizer's lane may write the unit's slices and masters from here on. `decision`, in host
   /// memory, may say that nothing changes, which need not go to NVMe; none: something does.
   void begin(int unit, const StepScalars* decision = nullptr);
-  /// Where the lane writes the compute-dtype slice of a flat of the unit that was begun last; null:
-  /// nowhere, the master serves.
-  std::byte* slice(int flat) const;
+  /// Where the lane writes the compute-dtype elements of a flat of the unit that was begun last,
+  /// from its slice's element `from` on: of one part, where it goes up in parts. Null: nowhere, the
+  /// master serves.
+  std::byte* open_part(int flat, Elements from);
+  /// The lane has been given what makes the `count` elements from there; they go up if in parts.
+  void send_part(int flat, Elements from, Elements count);
   /// New values of the flat were issued to the lane.
   void mark(int flat) { marked_[static_cast<std::size_t>(flat)] = true; }
   /// Sends what was marked of the unit that was begun last.
@@ -38,6 +41,12 @@ class Delivery {
     std::byte* data;
     std::unique_ptr<Event> free;  // on the copying stream
   };
+  struct Part {
+    std::byte* data;
+    std::unique_ptr<Event> made;  // on the optimizer's lane
+    std::unique_ptr<Event> free;  // on the copying stream
+  };
+  std::byte* slice(int flat) const;
   Slot& slot() { return slots_[static_cast<std::size_t>(slot_)]; }
   void copy(int flat);
   bool goes_to_nvme(int flat) const;
@@ -49,6 +58,8 @@ class Delivery {
   Stream& transfer_;
   std::vector<Unit> units_;
   std::vector<Slot> slots_;
+  std::vector<Part> parts_;
+  std::size_t next_part_ = 0;
   std::vector<bool> marked_;  // per flat
   const StepScalars* decision_ = nullptr;
   std::unique_ptr<Event> opened_;  // on the disk stream

@@ -77,10 +77,17 @@ void Engine::Parts::refresh() {
 void Engine::Parts::refresh_flat(int index) {
   const Flat& flat = runtime.flat(index);
   const detail::Lane lane = runtime.step_lane();
-  if (std::byte* slice = gatherer.delivery().slice(index))
-    lane.kernels.cast(runtime.memory(index).master, flat.master, slice, flat.compute,
-                      flat.partition.slice(), lane.stream);
-  gatherer.delivery().mark(index);
+  detail::Delivery& delivery = gatherer.delivery();
+  const Elements slice = flat.partition.slice();
+  const Elements part = flat.staged_in_parts ? runtime.plan.update_part : slice;
+  for (Elements from = 0; from < slice; from += part) {
+    const Elements count = std::min(part, slice - from);
+    if (std::byte* staged = delivery.open_part(index, from))
+      lane.kernels.cast(runtime.memory(index).master + from * size_of(flat.master), flat.master,
+                        staged, flat.compute, count, lane.stream);
+    delivery.send_part(index, from, count);
+  }
+  delivery.mark(index);
 }
 
 void Engine::initialize(const Initializer& initializer) {

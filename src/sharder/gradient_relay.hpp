@@ -18,7 +18,7 @@ class GradientRelay {
   bool is_empty() const { return flat_ < 0; }
   bool holds(int flat) const { return flat_ == flat; }
 
-  /// Elements [from, from + count) of that slice, at most Plan::relay_part, for the host stream.
+  /// Elements [from, from + count) of that slice, at most Plan::update_part, for the host stream.
   const std::byte* bring(Elements from, Elements count);
   /// The host stream has read what bring() gave.
   void release();

@@ -50,6 +50,7 @@ enum StagingBlock {
   staging_gradients,         // on the host: reduced slices that are about to be added
   staging_optimizer_buffer,  // on the host: one unit of Plan::optimizer_file
   staging_parameter_buffer,  // on the host: one unit of Plan::parameter_file
+  staging_parts,             // on the host: parts of compute-dtype slices that the step made
   staging_relay,             // on the host: parts of gradients that are used as they arrive
   staging_bounce             // on the host, by file: what a SlotStore takes
 };

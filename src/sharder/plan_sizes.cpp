@@ -16,6 +16,14 @@ Bytes append(Bytes& part, Bytes bytes) {
   return begin;
 }
 
+constexpr int part_slots = 4;  // one is worked on, others are on their way
+
+/// What is longer than a part, and whose optimizer rests in host memory, may pass in parts.
+bool is_cut(const Flat& flat, const Plan& plan) {
+  return plan.request.offload.optimizer == Tier::Host && plan.update_part > 0 &&
+         flat.partition.slice() > plan.update_part;
+}
+
 /// Bytes of every unit's part in the rings; where each flat lies in them.
 void size_units(Plan& plan) {
   for (Flat& flat : plan.flats) {
@@ -25,8 +33,22 @@ void size_units(Plan& plan) {
     if (flat.whole == ParametersWhole::PerUse) flat.gather_offset = append(unit.ring_bytes, bytes);
     if (flat.requires_grad && !flat.gradient_in_place)
       flat.gradient_offset = append(unit.gradient_bytes, bytes);
-    if (stages(flat, plan))
+    if (stages(flat, plan) && !flat.staged_in_parts)
       flat.staging_offset = append(unit.staging_bytes, slice_bytes(flat, flat.compute));
+  }
+}
+
+/// New parameters that rest on the device go there in parts.
+void size_parts(Plan& plan, const Options& options) {
+  FLATSHARD_EXPECTS(options.update_part >= 0,
+                    fmt::format("update_part is {}, not a count", options.update_part));
+  plan.update_part = options.update_part;
+  for (Flat& flat : plan.flats) {
+    flat.staged_in_parts =
+        is_cut(flat, plan) && stages(flat, plan) && flat.parameters_rest == Tier::Device;
+    if (!flat.staged_in_parts) continue;
+    plan.part_slots = part_slots;
+    plan.part_slot_bytes = std::max(plan.part_slot_bytes, bytes_of(plan.update_part, flat.compute));
   }
 }
 
@@ -124,20 +146,19 @@ bool trains_alone(const Flat& flat, const Plan& plan) {
                                }) == 1;
 }
 
-/// A gradient that is stepped with as it was reduced passes in parts, where it is of more than one.
+/// A gradient that is stepped with as it was reduced.
+bool is_relayed(const Flat& flat, const Plan& plan) {
+  return is_cut(flat, plan) && sums_on_host(plan) && flat.reduce == flat.accumulate &&
+         trains_alone(flat, plan);
+}
+
 void size_relay(Plan& plan, const Options& options) {
-  constexpr int slots = 4;
-  FLATSHARD_EXPECTS(options.update_part >= 0,
-                    fmt::format("update_part is {}, not a count", options.update_part));
-  if (!options.step_in_backward || !sums_on_host(plan) || steps_from_nvme(plan)) return;
   for (Flat& flat : plan.flats) {
-    flat.relayed = options.update_part > 0 && flat.partition.slice() > options.update_part &&
-                   flat.reduce == flat.accumulate && trains_alone(flat, plan);
+    flat.relayed = options.step_in_backward && is_relayed(flat, plan);
     if (!flat.relayed) continue;
-    plan.relay_slots = slots;
-    plan.relay_part = options.update_part;
+    plan.relay_slots = part_slots;
     plan.relay_slot_bytes =
-        std::max(plan.relay_slot_bytes, bytes_of(options.update_part, flat.reduce));
+        std::max(plan.relay_slot_bytes, bytes_of(plan.update_part, flat.reduce));
   }
 }
 
@@ -174,6 +195,7 @@ void size_scratch(Plan& plan) {
 }  // namespace
 
 void plan_sizes(Plan& plan, const Options& options) {
+  size_parts(plan, options);
   size_units(plan);
   check_cap(plan, options.max_live_elements);
   size_gather_ring(plan, options);

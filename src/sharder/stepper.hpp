@@ -95,6 +95,13 @@ class Stepper {
   std::int64_t* times() { return times_; }
 
  private:
+  /// Of a slice: elements [from, from + count), where their gradient is and their copy goes.
+  struct Part {
+    Elements from, count;
+    const std::byte* gradient;
+    std::byte* copy;
+  };
+
   void decide(StepControl& control, const StepSettings& settings, Divisor divisor,
               std::int64_t flats, const std::vector<bool>* takes_part, StepReport* report);
   /// Work on the host stream from now on runs only if what the reduce stream was given so far did
@@ -102,13 +109,13 @@ class Stepper {
   void follow_reductions();
   void update_flats(int unit, const std::vector<bool>* takes_part);
   void update_flat(int flat);
-  void update_relayed(int flat);
-  void update_part(int flat, Elements from, Elements count, const std::byte* gradient);
+  void update_part(int flat, Elements from, Elements count);
+  void issue_part(int flat, const Part& part);
   StepArguments arguments_of(int flat, const StepRun& run) const;
   void read_masters(int unit);
   void update_in_backward(int unit);
   void update_late_units();
-  void round_masters(int flat);
+  void round_masters(int flat, Elements from, Elements count, std::byte* staged);
   /// In host memory, of the step that is slot `slot` of the rings.
   std::int64_t* host_takes_part(std::int64_t slot) const;
   StepReport* host_report(std::int64_t slot) const;

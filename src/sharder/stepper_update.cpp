@@ -87,13 +87,13 @@ void Stepper::read_masters(int unit) {
 
 /// A step that is skipped writes no copies, but what is staged is delivered all the same: then it
 /// must be what the masters, which have not changed, are rounded to. The host knows the decision
-/// when it comes there; a device is spared the branch.
-void Stepper::round_masters(int index) {
+/// when it comes there; a device is spared the branch. Of one part, at `staged`.
+void Stepper::round_masters(int index, Elements from, Elements count, std::byte* staged) {
   const Flat& flat = runtime_.flat(index);
-  if (!stages(flat, runtime_.plan) || flat.is_empty()) return;
-  const auto round = [&kernels = lane_.kernels, &flat, master = runtime_.memory(index).master,
-                      staged = gatherer_.delivery().slice(index)](StreamRef stream) {
-    kernels.cast(master, flat.master, staged, flat.compute, flat.partition.slice(), stream);
+  if (!stages(flat, runtime_.plan)) return;
+  const std::byte* master = runtime_.memory(index).master + from * size_of(flat.master);
+  const auto round = [&kernels = lane_.kernels, &flat, master, staged, count](StreamRef stream) {
+    kernels.cast(master, flat.master, staged, flat.compute, count, stream);
   };
   if (!steps_on_host(runtime_.plan)) return round(lane_.stream);
   host_stream(lane_.stream).enqueue([round, scalars = scalars_] {
@@ -103,47 +103,52 @@ void Stepper::round_masters(int index) {
 }
 
 void Stepper::update_flat(int index) {
-  if (relay_.holds(index))
-    update_relayed(index);
-  else
-    update_part(index, 0, runtime_.flat(index).partition.slice(),
-                runtime_.memory(index).gradient_slice);
-  round_masters(index);
+  const Flat& flat = runtime_.flat(index);
+  const Elements slice = flat.partition.slice();
+  const bool in_parts = relay_.holds(index) || flat.staged_in_parts;
+  const Elements part = in_parts ? runtime_.plan.update_part : slice;
+  for (Elements from = 0; from < slice; from += part)
+    update_part(index, from, std::min(part, slice - from));
+  if (relay_.holds(index)) relay_.finish();
   gatherer_.delivery().mark(index);
   if (SlotRing* slots = runtime_.optimizer_slots.get())
     slots->write(NvmePart::Optimizer, index, scalars_);
 }
 
-/// Part by part, as they arrive.
-void Stepper::update_relayed(int index) {
-  const Elements slice = runtime_.flat(index).partition.slice();
-  for (Elements from = 0; from < slice; from += runtime_.plan.relay_part) {
-    const Elements count = std::min(runtime_.plan.relay_part, slice - from);
-    const std::byte* gradient = relay_.bring(from, count);
-    if (from == 0 && pace_) pace_->note_arrival(host_stream(lane_.stream));
-    update_part(index, from, count, gradient);
-    relay_.release();
-  }
-  relay_.finish();
+/// Elements [from, from + count) of the slice.
+void Stepper::update_part(int index, Elements from, Elements count) {
+  const Flat& flat = runtime_.flat(index);
+  const bool relayed = relay_.holds(index);
+  const std::byte* gradient =
+      relayed ? relay_.bring(from, count)
+              : runtime_.memory(index).gradient_slice + from * size_of(flat.accumulate);
+  if (relayed && from == 0 && pace_) pace_->note_arrival(host_stream(lane_.stream));
+  std::byte* copy = gatherer_.delivery().open_part(index, from);
+  issue_part(index, {from, count, gradient, copy});
+  round_masters(index, from, count, copy);
+  if (relayed) relay_.release();
+  gatherer_.delivery().send_part(index, from, count);
 }
 
-/// Elements [from, from + count) of the slice, whose gradient is at `gradient`.
-void Stepper::update_part(int index, Elements from, Elements count, const std::byte* gradient) {
+void Stepper::issue_part(int index, const Part& part) {
   const Flat& flat = runtime_.flat(index);
   ranges_.clear();
   for (const StepRun& run : flat.runs[static_cast<std::size_t>(runtime_.shard.rank())]) {
-    const Elements begin = std::max(run.offset, from);
-    const Elements end = std::min(run.offset + run.count, from + count);
+    const Elements begin = std::max(run.offset, part.from);
+    const Elements end = std::min(run.offset + run.count, part.from + part.count);
     if (begin >= end) continue;
-    const StepRun part{begin, end - begin, run.canonical + (begin - run.offset), run.group};
-    ranges_.push_back(arguments_of(index, part));
-    ranges_.back().gradient = gradient + (begin - from) * size_of(flat.accumulate);
+    const StepRun within{begin, end - begin, run.canonical + (begin - run.offset), run.group};
+    StepArguments arguments = arguments_of(index, within);
+    arguments.gradient = part.gradient + (begin - part.from) * size_of(flat.accumulate);
+    if (flat.step_row.writes_copy)
+      arguments.copy = part.copy + (begin - part.from) * size_of(flat.compute);
+    ranges_.push_back(arguments);
   }
   if (!ranges_.empty())
     lane_.kernels.step_ranges(functions_[static_cast<std::size_t>(index)], ranges_, lane_.stream);
 }
 
-/// All but where the gradient is.
+/// All but where gradient and copy are.
 StepArguments Stepper::arguments_of(int index, const StepRun& run) const {
   const Flat& flat = runtime_.flat(index);
   const FlatMemory& memory = runtime_.memory(index);
@@ -151,8 +156,6 @@ StepArguments Stepper::arguments_of(int index, const StepRun& run) const {
   arguments.master = memory.master + run.offset * size_of(flat.master);
   for (std::size_t state = 0; state < memory.states.size(); ++state)
     arguments.states[state] = memory.states[state] + run.offset * size_of(flat.state);
-  if (flat.step_row.writes_copy)
-    arguments.copy = gatherer_.delivery().slice(index) + run.offset * size_of(flat.compute);
   arguments.count = run.count;
   arguments.canonical = run.canonical;
   arguments.scalars = scalars_;

@@ -95,7 +95,8 @@ struct Flat {
   Partition partition;             // positions -> slices
   bool master_is_compute = false;  // one copy serves both roles: equal dtypes that
                                    // rest on one tier
-  bool relayed = false;            // its gradient can pass to the host in parts of Plan::relay_part
+  bool relayed = false;            // its gradient can pass to the host in parts of update_part
+  bool staged_in_parts = false;    // its new parameters go up in such parts
   bool gradient_in_place = false;  // backward writes straight into the accumulated gradient
   Bytes gather_offset = 0;         // in the ring slot of its unit
   Bytes gradient_offset = 0;       // in the gradient slot of its unit
@@ -196,9 +197,11 @@ struct Plan {
   Bytes landing_bytes = 0;        // scratch: a reduced slice before it is added or goes to the host
   int landing_slots = 1;          // of these; 2: one is reduced while another is copied
   Bytes arrival_bytes = 0;        // on the host: a slice that has arrived, before it is added
+  Elements update_part = 0;       // elements that pass to the host and back at a time; 0: none do
   int relay_slots = 0;            // on the host: parts of gradients that are used as they arrive
-  Elements relay_part = 0;        // elements of each, at most
   Bytes relay_slot_bytes = 0;     // of the largest
+  int part_slots = 0;             // on the host: parts of what goes up
+  Bytes part_slot_bytes = 0;      // of the largest
   int staging_slots = 0;          // of compute-dtype slices; 2: one is written while another moves
   Bytes staging_slot_bytes = 0;   // of the largest unit
   Bytes wide_bytes = 0;           // scratch: a slice summed inside the group, before the replicas

@@ -28,8 +28,11 @@ void check_same(const Training& training, const OffloadTraits& offload, std::uin
   CHECK(trained.hash() == expected);
 }
 
-void check_all(const Training& training) {
+/// Also when what is longer than a few elements passes in parts.
+void check_all(Training training) {
   const std::uint64_t expected = train(training).hash();
+  for (const OffloadTraits& offload : offloads) check_same(training, offload, expected);
+  training.options.update_part = 9;
   for (const OffloadTraits& offload : offloads) check_same(training, offload, expected);
 }
 
@@ -97,7 +100,11 @@ TEST_CASE("offload: steps that are skipped move nothing, also where copies are s
       }
       CHECK(skipped);
       CHECK(applied);
-      for (const OffloadTraits& offload : offloads) check_same(training, offload, expected.hash());
+      for (const Elements part : {Elements{0}, Elements{7}}) {
+        training.options.update_part = part;
+        for (const OffloadTraits& offload : offloads)
+          check_same(training, offload, expected.hash());
+      }
     }
 }
 
@@ -199,11 +206,16 @@ TEST_CASE("offload: what passes in parts is in the Plan, and of units that train
   };
   const Plan whole = plan_of(0, true), parts = plan_of(16, true), after = plan_of(16, false);
   CHECK(whole.relay_slots == 0);
+  CHECK(whole.part_slots == 0);
   CHECK(after.relay_slots == 0);
-  CHECK(after.pinned_bytes == whole.pinned_bytes);
   CHECK(parts.relay_slots == 4);
   CHECK(parts.relay_slot_bytes == 16 * 4);
-  CHECK(parts.pinned_bytes - whole.pinned_bytes == 4 * 128);
+  for (const Plan* cut : {&parts, &after}) {
+    CHECK(cut->part_slots == 4);
+    CHECK(cut->part_slot_bytes == 16 * 2);
+    CHECK(cut->staging_slot_bytes < whole.staging_slot_bytes);
+  }
+  CHECK(parts.pinned_bytes - after.pinned_bytes == 4 * 128);
   int relayed = 0;
   for (const Flat& flat : parts.flats) {
     relayed += flat.relayed;
@@ -284,6 +296,7 @@ TEST_CASE("offload: one hash at random options") {
     training.options.persistence_threshold = pick(std::array<Elements, 3>{0, 5, 80});
     training.options.max_micro_steps = pick(std::array{4, 7});
     training.options.pinned_budget = pick(std::array<Bytes, 3>{0, 5000, unlimited_bytes});
+    training.options.update_part = pick(std::array<Elements, 4>{0, 1, 10, 50});
     training.host.form = pick(std::array{StreamForm::Inline, StreamForm::Threaded});
     training.threaded_compute = random() % 4 == 0;
     training.host.threads = pick(std::array{1, 2});
