@@ -3,7 +3,7 @@
 // compute, link and the host's update, each alone, and against a loop of copies and updates without
 // an engine, in which link and update share the host's memory. Prints tables.
 //
-//   cuda_offload_bench [MILLIONS OF PARAMETERS [Options::update_part]]     512
+//   cuda_offload_bench [MILLIONS OF PARAMETERS [UNITS [Options::update_part]]]     512 32
 #include <cstdio>
 #include <cstdlib>
 #include <vector>
@@ -21,7 +21,7 @@ LinkTimes measure_link(Link& link) {
   const LinkTimes plain{median([&] { link.plain(3); }), median([&] { link.plain(1); }),
                         median([&] { link.plain(2); })};
   const double ours = median([&] { link.by_units(); });
-  const auto gigabytes = static_cast<double>(units * (link.down_bytes + link.up_bytes)) * 1e-9;
+  const auto gigabytes = static_cast<double>(link.units * (link.down_bytes + link.up_bytes)) * 1e-9;
   std::printf(
       "copies, %.2f GB: plain two-way %.2f ms (%.1f GB/s; down alone %.2f, up alone %.2f); "
       "by units through the lane %.2f ms: %.3f of it\n",
@@ -80,7 +80,7 @@ void measure_steps(CudaDevice& device, const Size& size, bool clips, Link& link,
 
 template <class Precision>
 void measure(CudaDevice& device, const Size& size, const char* gradient) {
-  Link link(device, size.unit, size_of(dtype_of<typename Precision::reduce>));
+  Link link(device, size, size_of(dtype_of<typename Precision::reduce>));
   std::printf("\n%s gradients on the link\n", gradient);
   const LinkTimes times = measure_link(link);
   std::printf("%-9s %9s %9s %9s %9s %9s %9s   %s\n", "ms", "compute", "link", "up", "update",
@@ -98,8 +98,9 @@ int main(int argc, char** argv) {
     return 77;
   }
   const long long millions = argc > 1 ? std::atoll(argv[1]) : 512;
-  const Size size{round_up(millions * 1000000 / units, 1024),
-                  argc > 2 ? std::atoll(argv[2]) : Options().update_part};
+  const int units = argc > 2 ? std::max(1, std::atoi(argv[2])) : 32;
+  const Size size{units, round_up(millions * 1000000 / units, 1024),
+                  argc > 3 ? std::atoll(argv[3]) : Options().update_part};
   CudaDevice device;
   std::printf("%s; %d units of %lld parameters; AdamW, fp32 masters; %d threads\n",
               std::string(device.name()).c_str(), units, static_cast<long long>(size.unit),

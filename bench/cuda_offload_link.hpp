@@ -9,14 +9,20 @@ namespace flatshard_bench {
 
 using namespace flatshard;  // NOLINT: a program
 
-inline constexpr int units = 32;
+/// Of the model: units, parameters of each.
+struct Size {
+  int units;
+  Elements unit;
+  Elements update_part;  // Options::update_part
+};
 
 /// Gradients that come down and bf16 parameters that go up, in equal parts.
 struct Link {
-  Link(CudaDevice& on_device, Elements unit_size, Bytes gradient_bytes)
+  Link(CudaDevice& on_device, const Size& size, Bytes gradient_bytes)
       : device(on_device),
-        down_bytes(unit_size * gradient_bytes),
-        up_bytes(unit_size * 2),
+        units(size.units),
+        down_bytes(size.unit * gradient_bytes),
+        up_bytes(size.unit * 2),
         on_device_(device.memory(), units * (down_bytes + up_bytes)),
         on_host_(device.host_memory(), units * (down_bytes + up_bytes)) {
     device.kernels().zero(on_device_.data(), units * (down_bytes + up_bytes), *down);
@@ -55,6 +61,7 @@ struct Link {
   }
 
   CudaDevice& device;
+  int units;
   Bytes down_bytes, up_bytes;
   std::unique_ptr<Stream> down = device.make_stream(), up = device.make_stream();
   std::unique_ptr<Stream> lane = device.make_host_side_stream();

@@ -29,20 +29,15 @@ inline double median(const std::function<void()>& run) {
 }
 
 struct Chain {
-  explicit Chain(Elements unit_size) {
-    for (int unit = 0; unit < units; ++unit) {
+  explicit Chain(const Size& size) {
+    for (int unit = 0; unit < size.units; ++unit) {
       modules.push_back(model.module("h." + std::to_string(unit), {.backward_overwrites = true}));
-      weights.push_back(modules.back().add("weight", {unit_size}));
+      weights.push_back(modules.back().add("weight", {size.unit}));
     }
   }
   Model model;
   std::vector<Module> modules;
   std::vector<Parameter> weights;
-};
-
-struct Size {
-  Elements unit;
-  Elements update_part;  // Options::update_part
 };
 
 /// What a step is made of and what it took, in milliseconds.
@@ -60,11 +55,11 @@ class Training {
       Sharder<strategy::FullShard, Precision, offload::Place<offload::Device, offload::Cpu>>;
 
   Training(CudaDevice& device, const Size& size, bool clips)
-      : chain(size.unit),
+      : chain(size),
         device_(device),
-        unit_size_(size.unit),
-        read_(device.memory(), size.unit * units_per_kernel * 2),
-        written_(device.memory(), size.unit * units_per_kernel * 2),
+        size_(size),
+        read_(device.memory(), kernel_elements * 2),
+        written_(device.memory(), kernel_elements * 2),
         communicator_(device),
         trainer(communicator_, chain.model, optimizer(), options(device, size, clips)) {
     trainer.initialize(init::normal{0.02, 1});
@@ -85,16 +80,15 @@ class Training {
   }
 
   void work(int kernels) {
-    for (int kernel = 0; kernel < kernels; ++kernel)
-      cast(written_.data(), unit_size_ * units_per_kernel);
+    for (int kernel = 0; kernel < kernels; ++kernel) cast(written_.data(), kernel_elements);
   }
   PendingReport step(int turns) {
     for (const Module& module : chain.modules) trainer.forward(module, [&](auto) { work(turns); });
-    for (int unit = units - 1; unit >= 0; --unit) {
+    for (int unit = size_.units - 1; unit >= 0; --unit) {
       const auto at = static_cast<std::size_t>(unit);
       trainer.backward(chain.modules[at], [&](auto, auto gradients) {
         work(2 * turns);
-        cast(gradients[chain.weights[at]].data(), unit_size_);
+        cast(gradients[chain.weights[at]].data(), size_.unit);
       });
     }
     return trainer.step();
@@ -113,9 +107,9 @@ class Training {
   }
   double compute_milliseconds(int turns) {
     return milliseconds([&] {
-      for (int unit = 0; unit < units; ++unit) {
+      for (int unit = 0; unit < size_.units; ++unit) {
         work(3 * turns);
-        cast(written_.data(), unit_size_);
+        cast(written_.data(), size_.unit);
       }
       trainer.engine().compute_stream().synchronize();
     });
@@ -125,7 +119,7 @@ class Training {
   double update_milliseconds() {
     return milliseconds([&] {
       InlineStream now;
-      for (int unit = 0; unit < units; ++unit) update(unit, copies_[0], now);
+      for (int unit = 0; unit < size_.units; ++unit) update(unit, copies_[0], now);
       now.check();
     });
   }
@@ -133,7 +127,7 @@ class Training {
   /// is stepped with, and its copy goes up. Both directions and the update use the host's memory.
   double loop_milliseconds(Link& link, bool down) {
     return milliseconds([&] {
-      for (int unit = 0; unit < units; ++unit) {
+      for (int unit = 0; unit < size_.units; ++unit) {
         Copy& copy = copies_[unit % 2];
         if (down) link.bring(unit, trainer.engine().local(unit).gradient);
         link.lane->wait(*copy.sent);
@@ -155,7 +149,7 @@ class Training {
   Chain chain;
 
  private:
-  static constexpr int units_per_kernel = 8;
+  static constexpr Elements kernel_elements = Elements{1} << 27;
 
   struct Copy {
     Buffer data;
@@ -185,10 +179,10 @@ class Training {
   }
 
   CudaDevice& device_;
-  Elements unit_size_;
+  Size size_;
   Buffer read_, written_;
-  Copy copies_[2] = {{Buffer(device_.host_memory(), unit_size_ * 2), device_.make_event()},
-                     {Buffer(device_.host_memory(), unit_size_ * 2), device_.make_event()}};
+  Copy copies_[2] = {{Buffer(device_.host_memory(), size_.unit * 2), device_.make_event()},
+                     {Buffer(device_.host_memory(), size_.unit * 2), device_.make_event()}};
   const StepScalars scalars_{1, 1};
   const std::int64_t time_ = 10;
   Solo communicator_;
