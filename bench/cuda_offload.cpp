@@ -4,8 +4,11 @@
 // an engine, in which link and update share the host's memory. Prints tables.
 //
 //   cuda_offload_bench [MILLIONS OF PARAMETERS [UNITS [Options::update_part]]]     512 32
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
+#include <string>
 #include <vector>
 
 #include "cuda_offload_training.hpp"
@@ -30,7 +33,8 @@ LinkTimes measure_link(Link& link) {
   return plain;
 }
 
-/// What a step could take at least, from times in milliseconds.
+/// What a step is measured by, in milliseconds: not the least there is, since updates of parts read
+/// gradients from the cache, and forward hides some updates after clipping.
 double bound_of(bool clips, double compute, const LinkTimes& link, double update) {
   if (clips) return std::max(compute, link.down) + std::max(update, link.up);
   return std::max({compute, link.both, update});

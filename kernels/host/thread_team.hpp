@@ -14,10 +14,10 @@
 namespace flatshard::host {
 
 /// `threads - 1` waiting threads plus whoever calls. Work is cut in pieces that depend on the count
-/// and the number of threads only, smaller towards the end, and each is taken by the first thread
-/// that is free: cores do not run alike when they share memory, or have other work. Nothing is
-/// allocated per call. Waits block after a short spin. Thread-safety: any thread may call; if the
-/// team is at work for another caller, the caller does all of its work alone.
+/// and the number of threads only, and each is taken by the first thread that is free: cores do not
+/// run alike when they share memory, or have other work. Nothing is allocated per call. Waits block
+/// after a short spin. Thread-safety: any thread may call; if the team is at work for another
+/// caller, the caller does all of its work alone.
 class ThreadTeam {
  public:
   /// With one core for each thread, thread i stays on cores[i]; the calling one, cores[0], is there
@@ -33,12 +33,12 @@ class ThreadTeam {
   static constexpr Elements chunk = 1024;  // elements; chunks start at multiples of it
   static constexpr Elements least_per_part = 1
                                              << 15;   // elements: below, waking a thread costs more
-  static constexpr Elements least_piece = 4 * chunk;  // elements: what the last one leaves idle
-  static constexpr Elements pieces_per_part = 8;      // of what is left
+  static constexpr Elements least_piece = 4 * chunk;  // elements: what threads wait for at the end
+  static constexpr Elements pieces_per_part = 8;      // a piece is 1/(parts * this) of what is left
 
-  /// function(begin, end) over disjoint pieces of whole chunks that cover [0, count), returns when
-  /// all are done. The other threads have default floating-point control, the caller its own. The
-  /// function must not throw.
+  /// function(begin, end) over disjoint pieces of whole chunks that cover [0, count), ever smaller
+  /// ones; returns when all are done. The other threads have default floating-point control, the
+  /// caller its own. The function must not throw.
   template <class Function>
   void for_chunks(Elements count, const Function& function) {
     const int parts = parts_for(count);
@@ -54,7 +54,8 @@ class ThreadTeam {
     });
   }
 
-  /// function(item) for 0 <= item < count, by `parts` threads; as for_chunks.
+  /// function(item) for 0 <= item < count, by `parts` threads, each taken by the first that is
+  /// free; else as for_chunks.
   template <class Function>
   void for_items(Elements count, int parts, const Function& function) {
     std::atomic<Elements> next{0};

@@ -26,6 +26,7 @@ ThreadedStream::ThreadedStream(WhileWaiting while_waiting)
 }
 
 ThreadedStream::~ThreadedStream() {
+  if (is_full()) wait_until_done(issued_.count());
   push({}, true);
   if (while_waiting_) wait_until_done(issued_.count() - 1);
   thread_.join();
@@ -59,12 +60,19 @@ void ThreadedStream::synchronize() {
 }
 
 void ThreadedStream::push(Task task, bool always) {
-  const std::uint64_t index = issued_.count();
-  if (index >= slots) wait_until_done(index - slots + 1);
-  Entry& entry = ring_[index % slots];
-  entry.task = std::move(task);
-  entry.always = always;
+  if (is_full()) make_room();
+  Entry& next = entry(issued_.count());
+  next.task = std::move(task);
+  next.always = always;
   issued_.advance();
+}
+
+/// The worker looks at the ring again only after the next entry is issued.
+void ThreadedStream::make_room() {
+  const std::uint64_t issued = issued_.count();
+  if (ring_.size() >= most_slots) return wait_until_done(issued - ring_.size() + 1);
+  wait_until_done(issued);
+  ring_ = std::vector<Entry>(2 * ring_.size());
 }
 
 void ThreadedStream::wait_until_done(std::uint64_t target) {
@@ -77,9 +85,9 @@ void ThreadedStream::wait_until_done(std::uint64_t target) {
 void ThreadedStream::work() {
   for (std::uint64_t index = 0;; ++index) {
     issued_.wait(index + 1);
-    Entry& entry = ring_[index % slots];
-    if (!entry.task) return;
-    execute(entry);
+    Entry& next = entry(index);
+    if (!next.task) return;
+    execute(next);
     done_->advance();
   }
 }

@@ -3,7 +3,6 @@
 
 #include <flatshard/core/host_stream.hpp>
 
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -12,6 +11,7 @@
 #include <memory>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "host_event.hpp"
 
@@ -22,7 +22,8 @@ namespace flatshard::detail {
 using WhileWaiting = std::function<void(std::chrono::steady_clock::duration waited)>;
 
 /// One issuing thread, one worker, a ring of task slots between them. Entry n lies in slot
-/// n % slots; it is issued when issued_ > n and done, its slot free, when done_ > n.
+/// n % slots; it is issued when issued_ > n and done, its slot free, when done_ > n. A ring that is
+/// full is emptied and doubled: from the first steps on it holds what a step issues ahead.
 class ThreadedStream final : public HostStream {
  public:
   explicit ThreadedStream(WhileWaiting while_waiting = {});
@@ -36,13 +37,17 @@ class ThreadedStream final : public HostStream {
   void synchronize() override;
 
  private:
-  static constexpr std::uint64_t slots = 256;  // 70 KiB; a step issues a few dozen tasks at a time
+  static constexpr std::size_t first_slots = 256;              // 70 KiB
+  static constexpr std::size_t most_slots = first_slots << 8;  // 18 MB; then issuing waits
 
   struct Entry {
     Task task;            // empty: the worker ends
     bool always = false;  // runs whatever failed before it: waits, and the end
   };
 
+  Entry& entry(std::uint64_t index) { return ring_[index % ring_.size()]; }
+  bool is_full() const { return issued_.count() >= done_->count() + ring_.size(); }
+  void make_room();
   void push(Task task, bool always);
   void wait_until_done(std::uint64_t target);
   void work();
@@ -50,7 +55,7 @@ class ThreadedStream final : public HostStream {
   void rethrow_error();
 
   WhileWaiting while_waiting_;
-  std::array<Entry, slots> ring_;
+  std::vector<Entry> ring_{first_slots};
   Progress issued_;
   std::shared_ptr<Progress> done_ = std::make_shared<Progress>();
   std::atomic<bool> failed_{false};

@@ -23,8 +23,8 @@ Delivery::Delivery(Runtime& runtime)
   for (int slot = 0; slot < runtime.plan.staging_slots; ++slot)
     slots_.push_back(
         {runtime.address(Role::Staging, staging_parameters, slot), runtime.make_event()});
-  for (int slot = 0; slot < runtime.plan.part_slots; ++slot)
-    parts_.push_back({runtime.address(Role::Staging, staging_parts, slot), runtime.make_event(),
+  for (int slot = 0; slot < runtime.plan.upload_slots; ++slot)
+    parts_.push_back({runtime.address(Role::Staging, staging_uploads, slot), runtime.make_event(),
                       runtime.make_event()});
 }
 
@@ -56,7 +56,7 @@ void Delivery::send_part(int index, Elements from, Elements count) {
   const Flat& flat = runtime_.flat(index);
   if (!flat.staged_in_parts) return;
   const Bytes size = size_of(flat.compute);
-  const Part& part = parts_[next_part_];
+  const PartSlot& part = parts_[next_part_];
   next_part_ = (next_part_ + 1) % parts_.size();
   runtime_.order(lane_, *part.made, transfer_);
   runtime_.device.copy(part.data, runtime_.memory(index).compute + from * size, count * size,

@@ -6,8 +6,9 @@
 namespace flatshard::detail {
 
 /// The compute-dtype slices of a unit are made on the optimizer's lane: at rest where that is the
-/// same tier, else in the master (equal dtypes) or in staging, and then copied on a stream of their
-/// own. Nothing blocks the host.
+/// same tier, else in the master (equal dtypes) or in staging, a slot for the unit's slices or, of
+/// long ones that rest on the device, buffers for parts; and then copied on a stream of their own.
+/// Nothing blocks the host.
 class Delivery {
  public:
   explicit Delivery(Runtime& runtime);
@@ -15,11 +16,12 @@ class Delivery {
   /// The optimizer's lane may write the unit's slices and masters from here on. `decision`, in host
   /// memory, may say that nothing changes, which need not go to NVMe; none: something does.
   void begin(int unit, const StepScalars* decision = nullptr);
-  /// Where the lane writes the compute-dtype elements of a flat of the unit that was begun last,
-  /// from its slice's element `from` on: of one part, where it goes up in parts. Null: nowhere, the
-  /// master serves.
+  /// Where the lane is to write the flat's compute-dtype elements from its slice's element `from`
+  /// on, for the unit that was begun last: of one part if Flat::staged_in_parts, else to the
+  /// slice's end. Null: nowhere; the master is what is sent. Each call is followed by one
+  /// send_part().
   std::byte* open_part(int flat, Elements from);
-  /// The lane has been given what makes the `count` elements from there; they go up if in parts.
+  /// The lane has been given what makes the `count` elements from there.
   void send_part(int flat, Elements from, Elements count);
   /// New values of the flat were issued to the lane.
   void mark(int flat) { marked_[static_cast<std::size_t>(flat)] = true; }
@@ -41,7 +43,7 @@ class Delivery {
     std::byte* data;
     std::unique_ptr<Event> free;  // on the copying stream
   };
-  struct Part {
+  struct PartSlot {
     std::byte* data;
     std::unique_ptr<Event> made;  // on the optimizer's lane
     std::unique_ptr<Event> free;  // on the copying stream
@@ -58,7 +60,7 @@ class Delivery {
   Stream& transfer_;
   std::vector<Unit> units_;
   std::vector<Slot> slots_;
-  std::vector<Part> parts_;
+  std::vector<PartSlot> parts_;
   std::size_t next_part_ = 0;
   std::vector<bool> marked_;  // per flat
   const StepScalars* decision_ = nullptr;

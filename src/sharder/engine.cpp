@@ -170,6 +170,7 @@ void Engine::discard_step() {
     parts.reducer.discard(unit);
     parts.use(unit) = {};
   }
+  if (!parts.relay.is_empty()) parts.relay.finish();
   const bool updates = parts.last && parts.options.step_in_backward;
   std::fill(parts.takes_part.begin(), parts.takes_part.end(), false);
   parts.micro_step = -1;

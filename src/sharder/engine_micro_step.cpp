@@ -121,7 +121,7 @@ void Engine::Parts::mark_used(int module) {
 void Engine::Parts::close_unit(int unit) {
   const bool updates = last && options.step_in_backward;
   if (updates && runtime.parameter_slots) runtime.disk.synchronize();  // what backward has read
-  const bool at_once = updates && stepper.updates_next();
+  const bool at_once = updates && stepper.decide_next();
   reducer.open_slots(unit, micro_step, last);
   reducer.close(unit, micro_step, last, at_once);
   if (!updates) reducer.close_slots(unit, last);

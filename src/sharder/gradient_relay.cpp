@@ -1,5 +1,7 @@
 #include "gradient_relay.hpp"
 
+#include <flatshard/core/error.hpp>
+
 #include "plan_build.hpp"
 
 namespace flatshard::detail {
@@ -11,6 +13,7 @@ GradientRelay::GradientRelay(Runtime& runtime) : runtime_(runtime) {
 }
 
 void GradientRelay::take(int flat, const std::byte* reduced, Event& left) {
+  FLATSHARD_EXPECTS(is_empty(), "a gradient is on its way to the host: discard_step()");
   flat_ = flat;
   reduced_ = reduced;
   left_ = &left;

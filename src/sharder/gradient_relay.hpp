@@ -5,24 +5,26 @@
 
 namespace flatshard::detail {
 
-/// Of a unit that is updated as its gradient arrives. The parts pass through a few buffers that
-/// stay in the processor's cache: what is read right after it was written, and soon written again,
-/// costs the host's memory little. Nothing blocks the host.
+/// Brings the reduced gradient of one flat to the host, part by part, while its unit is updated.
+/// The parts pass through a few buffers that stay in the processor's cache: what is read right
+/// after it was written, and soon written again, costs the host's memory little. Holds one flat at
+/// a time. Nothing blocks the host.
 class GradientRelay {
  public:
   explicit GradientRelay(Runtime& runtime);
 
-  /// The flat's reduced slice is at `reduced` on the device, for the download stream; `left` is to
-  /// be recorded there when all of it has gone. Before the next one, it must be brought.
+  /// The flat's reduced slice lies at `reduced` on the device; the download stream has been ordered
+  /// after the reduction. finish() records `left` there; until then nobody may write it. Call only
+  /// when is_empty().
   void take(int flat, const std::byte* reduced, Event& left);
   bool is_empty() const { return flat_ < 0; }
   bool holds(int flat) const { return flat_ == flat; }
 
-  /// Elements [from, from + count) of that slice, at most Plan::update_part, for the host stream.
+  /// Elements [from, from + count) of that slice, at most Plan::update_part, in host memory: what
+  /// the host stream is given after this call may read them until release(). One part at a time.
   const std::byte* bring(Elements from, Elements count);
-  /// The host stream has read what bring() gave.
   void release();
-  /// All parts were brought.
+  /// No further part is brought: after the last release(), or of a step that is discarded.
   void finish();
 
  private:

@@ -74,6 +74,7 @@ Plan make_plan(const Model& model, const PlanRequest& asked, const Options& opti
   detail::plan_units(plan, model, options);
   detail::plan_flats(plan, model, options);
   detail::plan_slices(plan, model, options);
+  detail::plan_parts(plan, options);
   detail::plan_sizes(plan, options);
   detail::plan_blocks(plan, model, options);
   detail::plan_promises(plan);

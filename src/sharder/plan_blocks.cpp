@@ -108,8 +108,8 @@ void add_staging_blocks(Arena& arena, const Plan& plan) {
               beside_optimizer);
   for (int slot = 0; slot < plan.landing_slots; ++slot)
     arena.add(Role::Staging, staging_gradients, slot, plan.arrival_bytes, 0, {Tier::Host, true});
-  for (int slot = 0; slot < plan.part_slots; ++slot)
-    arena.add(Role::Staging, staging_parts, slot, plan.part_slot_bytes, 0, {Tier::Host, true});
+  for (int slot = 0; slot < plan.upload_slots; ++slot)
+    arena.add(Role::Staging, staging_uploads, slot, plan.upload_slot_bytes, 0, {Tier::Host, true});
   for (int slot = 0; slot < plan.relay_slots; ++slot)
     arena.add(Role::Staging, staging_relay, slot, plan.relay_slot_bytes, 0, {Tier::Host, true});
 }

@@ -15,6 +15,8 @@ void plan_units(Plan& plan, const Model& model, const Options& options);
 void plan_flats(Plan& plan, const Model& model, const Options& options);
 /// Layout and slices of each flat, runs of the optimizer step, norm tree.
 void plan_slices(Plan& plan, const Model& model, const Options& options);
+/// Which slices the host steps with in parts, and the buffers for these.
+void plan_parts(Plan& plan, const Options& options);
 /// What is whole at once: sizes of units, rings and scratch; refuses a cap that is too low.
 void plan_sizes(Plan& plan, const Options& options);
 /// Cuts the files into slots for `blocks`, which gets their offsets; sizes the buffers.
@@ -50,7 +52,7 @@ enum StagingBlock {
   staging_gradients,         // on the host: reduced slices that are about to be added
   staging_optimizer_buffer,  // on the host: one unit of Plan::optimizer_file
   staging_parameter_buffer,  // on the host: one unit of Plan::parameter_file
-  staging_parts,             // on the host: parts of compute-dtype slices that the step made
+  staging_uploads,           // on the host: parts of compute-dtype slices that the step made
   staging_relay,             // on the host: parts of gradients that are used as they arrive
   staging_bounce             // on the host, by file: what a SlotStore takes
 };

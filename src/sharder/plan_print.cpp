@@ -50,6 +50,11 @@ void print_head(Text out, const Plan& plan) {
     fmt::format_to(
         out, "between uses parameters rest on the {}, optimizer and gradients on the {}\n",
         name_of(plan.request.offload.parameters), name_of(plan.request.offload.optimizer));
+  if (plan.update_part > 0)
+    fmt::format_to(out,
+                   "longer slices pass to the host and back in parts of {} elements, through {} "
+                   "buffers down and {} up\n",
+                   plan.update_part, plan.relay_slots, plan.upload_slots);
 }
 
 void print_memory(Text out, const Plan& plan, Memory memory) {

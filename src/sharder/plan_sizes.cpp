@@ -16,14 +16,6 @@ Bytes append(Bytes& part, Bytes bytes) {
   return begin;
 }
 
-constexpr int part_slots = 4;  // one is worked on, others are on their way
-
-/// What is longer than a part, and whose optimizer rests in host memory, may pass in parts.
-bool is_cut(const Flat& flat, const Plan& plan) {
-  return plan.request.offload.optimizer == Tier::Host && plan.update_part > 0 &&
-         flat.partition.slice() > plan.update_part;
-}
-
 /// Bytes of every unit's part in the rings; where each flat lies in them.
 void size_units(Plan& plan) {
   for (Flat& flat : plan.flats) {
@@ -35,20 +27,6 @@ void size_units(Plan& plan) {
       flat.gradient_offset = append(unit.gradient_bytes, bytes);
     if (stages(flat, plan) && !flat.staged_in_parts)
       flat.staging_offset = append(unit.staging_bytes, slice_bytes(flat, flat.compute));
-  }
-}
-
-/// New parameters that rest on the device go there in parts.
-void size_parts(Plan& plan, const Options& options) {
-  FLATSHARD_EXPECTS(options.update_part >= 0,
-                    fmt::format("update_part is {}, not a count", options.update_part));
-  plan.update_part = options.update_part;
-  for (Flat& flat : plan.flats) {
-    flat.staged_in_parts =
-        is_cut(flat, plan) && stages(flat, plan) && flat.parameters_rest == Tier::Device;
-    if (!flat.staged_in_parts) continue;
-    plan.part_slots = part_slots;
-    plan.part_slot_bytes = std::max(plan.part_slot_bytes, bytes_of(plan.update_part, flat.compute));
   }
 }
 
@@ -137,31 +115,6 @@ void size_landing_for_host(Plan& plan) {
   plan.landing_slots = std::clamp(landing, 1, 2);
 }
 
-/// Whether the flat is all that trains of its unit: others would need the landing where it waits.
-bool trains_alone(const Flat& flat, const Plan& plan) {
-  const std::vector<int>& flats = at(plan.units, flat.unit).flats;
-  return flat.requires_grad && std::count_if(flats.begin(), flats.end(), [&](int other) {
-                                 return at(plan.flats, other).requires_grad &&
-                                        !at(plan.flats, other).is_empty();
-                               }) == 1;
-}
-
-/// A gradient that is stepped with as it was reduced.
-bool is_relayed(const Flat& flat, const Plan& plan) {
-  return is_cut(flat, plan) && sums_on_host(plan) && flat.reduce == flat.accumulate &&
-         trains_alone(flat, plan);
-}
-
-void size_relay(Plan& plan, const Options& options) {
-  for (Flat& flat : plan.flats) {
-    flat.relayed = options.step_in_backward && is_relayed(flat, plan);
-    if (!flat.relayed) continue;
-    plan.relay_slots = part_slots;
-    plan.relay_slot_bytes =
-        std::max(plan.relay_slot_bytes, bytes_of(plan.update_part, flat.reduce));
-  }
-}
-
 /// A reduced slice lands in scratch first unless it can be stored as the accumulated gradient.
 Bytes landing_bytes(const Flat& flat, const Plan& plan) {
   if (sums_on_host(plan)) return 0;
@@ -195,14 +148,12 @@ void size_scratch(Plan& plan) {
 }  // namespace
 
 void plan_sizes(Plan& plan, const Options& options) {
-  size_parts(plan, options);
   size_units(plan);
   check_cap(plan, options.max_live_elements);
   size_gather_ring(plan, options);
   size_gradient_ring(plan);
   size_staging(plan);
   size_scratch(plan);
-  size_relay(plan, options);
 }
 
 }  // namespace flatshard::detail

@@ -92,10 +92,10 @@ std::byte* Reducer::gradient(int index) const {
   return slots_[static_cast<std::size_t>(unit.slot)].data + flat.gradient_offset;
 }
 
-void Reducer::close(int unit, int index, bool last, bool relays) {
+void Reducer::close(int unit, int index, bool last, bool at_once) {
   runtime_.order(runtime_.compute, *state(unit).written, runtime_.reduce);
   for (int flat : runtime_.unit(unit).flats)
-    if (runtime_.flat(flat).requires_grad) reduce_flat(flat, index, last, relays);
+    if (runtime_.flat(flat).requires_grad) reduce_flat(flat, index, last, at_once);
   finish(unit);
 }
 
@@ -123,7 +123,7 @@ void Reducer::stepped() {
   runtime_.reduce.record(*stepped_);
 }
 
-void Reducer::reduce_flat(int index, int micro_step, bool last, bool relays) {
+void Reducer::reduce_flat(int index, int micro_step, bool last, bool at_once) {
   const Flat& flat = runtime_.flat(index);
   if (flat.is_empty()) return;
   const FlatMemory& memory = runtime_.memory(index);
@@ -133,9 +133,10 @@ void Reducer::reduce_flat(int index, int micro_step, bool last, bool relays) {
   switch (runtime_.plan.moment) {
     case ReduceMoment::Micro:
       if (sums_on_host(runtime_.plan))
-        reduce_to_host(index, written, replace, last, relays && micro_step == 0);
+        reduce_to_host(index, written, replace, last, at_once && micro_step == 0);
       else
         reduce_slice(flat, memory, written, flat.compute, flat.reduce, true, replace);
+      if (relay_.holds(index)) return;  // nothing is summed, nor is it on the host yet
       add_partials(flat, memory, flat.partition.slice(), micro_step, last);
       if (sums_on_host(runtime_.plan)) finish_on_host(index, last);
       return;

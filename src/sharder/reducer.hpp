@@ -17,9 +17,10 @@ class Reducer {
   /// The unit's gradients for this micro-step: zeroed (only between parameters where backward
   /// overwrites them and `zero_all` is false). Call once per micro-step and unit.
   void open(int unit, bool zero_all);
-  /// Backward has added all contributions of micro-step `index`: reduce and accumulate; or, where
-  /// the unit is updated next (`relays`), leave the relay what it can bring to the host.
-  void close(int unit, int index, bool last, bool relays);
+  /// Backward has added all contributions of micro-step `index`: reduce and accumulate. `at_once`:
+  /// the unit is updated right after this call; then the gradient of a Flat::relayed stays on the
+  /// device, in the relay, if it is of the step's single micro-step.
+  void close(int unit, int index, bool last, bool at_once);
   /// Of gradients that rest on NVMe: around close(), they have a place in memory, with what earlier
   /// micro-steps left where more is to be added.
   void open_slots(int unit, int index, bool last);
@@ -64,7 +65,7 @@ class Reducer {
   void zero_gaps(const Flat& flat, std::byte* gradient);
   void finish(int unit);
 
-  void reduce_flat(int flat, int index, bool last, bool relays);
+  void reduce_flat(int flat, int index, bool last, bool at_once);
   void keep_whole(const Flat& flat, const FlatMemory& memory, const std::byte* written, int index,
                   bool last);
   void reduce_slice(const Flat& flat, const FlatMemory& memory, const std::byte* source,
@@ -72,7 +73,7 @@ class Reducer {
   void reduce_over_ranks(const Flat& flat, const std::byte* source, std::byte* target,
                          DType contribution, DType result, bool over_replicas);
   void reduce_replicas(const Flat& flat, const FlatMemory& memory);
-  void reduce_to_host(int flat, const std::byte* written, bool replace, bool last, bool relays);
+  void reduce_to_host(int flat, const std::byte* written, bool replace, bool last, bool at_once);
   void finish_on_host(int flat, bool last);
   void take_arrival(const Flat& flat, const FlatMemory& memory, Landing& landing, bool replace);
   void fetch_slice(int flat);

@@ -23,7 +23,7 @@ void Reducer::close_slots(int unit, bool last) {
 
 /// Reduces on the device and stores on the host, or adds there.
 void Reducer::reduce_to_host(int index, const std::byte* written, bool replace, bool last,
-                             bool relays) {
+                             bool at_once) {
   const Flat& flat = runtime_.flat(index);
   const FlatMemory& memory = runtime_.memory(index);
   Landing& landing = landings_[next_landing_];
@@ -33,7 +33,7 @@ void Reducer::reduce_to_host(int index, const std::byte* written, bool replace, 
   reduce_over_ranks(flat, written, landing.data, flat.compute, flat.reduce, true);
   runtime_.order(runtime_.reduce, *landing.reduced, download);
   if (last) norm_.offer(Tier::Device, index, landing.data, flat.reduce);
-  if (relays && flat.relayed) return relay_.take(index, landing.data, *landing.copied);
+  if (at_once && flat.relayed) return relay_.take(index, landing.data, *landing.copied);
   const bool direct = replace && flat.reduce == flat.accumulate;
   download.wait(direct ? *state(flat.unit).summed : *landing.added);
   runtime_.device.copy(landing.data, direct ? memory.sum_slice : landing.arrival,

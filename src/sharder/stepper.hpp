@@ -64,8 +64,8 @@ class Stepper {
   void begin_step(Divisor divisor);
   /// What the updates read of the decision follows them to the host.
   void send_decision();
-  /// Whether the unit that is closed next is updated at once; to be asked once for each.
-  bool updates_next() { return !pace_ || pace_->next_is_early(); }
+  /// Decides whether the unit that is closed next is updated at once; call once for each.
+  bool decide_next() { return !pace_ || pace_->decide_next(); }
   void update_unit(int unit, bool at_once);
   /// Updates what update_unit() left until the end, and publishes what it could not. Of end_step(),
   /// and of a step that is discarded: ranks may have left different units.

@@ -10,6 +10,7 @@ void Stepper::begin_step(Divisor divisor) {
   settings.on_nonfinite = OnNonFinite::Apply;
   decide(control_->step, settings, divisor, static_cast<std::int64_t>(runtime_.plan.flats.size()),
          nullptr, nullptr);
+  late_units_.clear();
   if (pace_) pace_->begin_step();
 }
 
@@ -35,11 +36,15 @@ void Stepper::update_in_backward(int unit) {
 void Stepper::update_late_units() {
   if (!pace_) return;
   HostStream& lane = host_stream(lane_.stream);
+  const int late = static_cast<int>(late_units_.size());
   pace_->note_late(lane);
-  std::sort(late_units_.begin(), late_units_.end());
-  for (const int unit : late_units_) update_in_backward(unit);
-  pace_->note_end(lane, static_cast<int>(late_units_.size()));
-  late_units_.clear();
+  std::sort(late_units_.rbegin(), late_units_.rend());
+  while (!late_units_.empty()) {  // each once, also if issuing one throws
+    const int unit = late_units_.back();
+    late_units_.pop_back();
+    update_in_backward(unit);
+  }
+  pace_->note_end(lane, late);
 }
 
 void Stepper::finish_updates() {

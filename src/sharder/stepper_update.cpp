@@ -87,10 +87,11 @@ void Stepper::read_masters(int unit) {
 
 /// A step that is skipped writes no copies, but what is staged is delivered all the same: then it
 /// must be what the masters, which have not changed, are rounded to. The host knows the decision
-/// when it comes there; a device is spared the branch. Of one part, at `staged`.
+/// when it comes there; a device is spared the branch. Of one part, at `staged`. No step in
+/// backward is skipped.
 void Stepper::round_masters(int index, Elements from, Elements count, std::byte* staged) {
   const Flat& flat = runtime_.flat(index);
-  if (!stages(flat, runtime_.plan)) return;
+  if (in_backward_ || !stages(flat, runtime_.plan)) return;
   const std::byte* master = runtime_.memory(index).master + from * size_of(flat.master);
   const auto round = [&kernels = lane_.kernels, &flat, master, staged, count](StreamRef stream) {
     kernels.cast(master, flat.master, staged, flat.compute, count, stream);

@@ -14,8 +14,9 @@ namespace flatshard::detail {
 /// that the host cannot update meanwhile are spread evenly over the model and left until the end,
 /// when they are updated in forward's order: so the next forward has something to compute between
 /// any two that it waits for, and the host works through both. How many to leave is learned from
-/// earlier steps: from how long the host waited for gradients with nothing else to do, in backward
-/// and, longer than it ever must, in forward. That is known to this rank alone, and changes no bit.
+/// earlier steps: from how long the host waited for gradients with nothing else to do, in backward,
+/// and between the last update of a step and the first gradient of the next (there the least ever
+/// seen is what it must). That is known to this rank alone, and changes no bit.
 template <class Clock = std::chrono::steady_clock>
 class UpdatePace {
  public:
@@ -27,8 +28,9 @@ class UpdatePace {
     issued_ = 0;
     planned_ = early_.load();
   }
-  /// Whether the next unit, which is about to be reduced, is updated while backward runs.
-  bool next_is_early() {
+  /// Whether the next unit, which is about to be reduced, is updated while backward runs; call once
+  /// for each.
+  bool decide_next() {
     const auto early_of = [this](std::int64_t units) {
       return (planned_ * units + units_ / 2) / units_;
     };
@@ -38,7 +40,7 @@ class UpdatePace {
 
   /// To be issued to the lane: the gradient of the unit that was asked for has arrived.
   void note_arrival(HostStream& lane) {
-    lane.enqueue([this, first = issued_ == 1] {
+    lane.enqueue([this, first = issued_ == 1] {  // decide_next() has counted it
       const Duration waited = Clock::now() - busy_until_;
       if (first)
         begin_backward(waited);
@@ -68,9 +70,11 @@ class UpdatePace {
     waited_ = waited;
     least_ = std::min(least_, waited);
   }
-  /// Backward is to leave the host no longer idle than forward does, by much, and not behind,
-  /// unless the host is what steps wait for: then forward leaves it idle for little more than a
-  /// unit.
+  /// More early once backward left the host idle for 3/4 of an update longer than forward did
+  /// needlessly: so many that half of that is used, because the others then arrive later. One fewer
+  /// when forward did by two updates longer, or when backward left no idle time at all, so that its
+  /// last updates are late, unless the host is what steps wait for: then forward leaves it little
+  /// more than a unit takes.
   void learn(int late) {
     busy_until_ = Clock::now();
     if (late > 0) each_ = std::max(Duration{1}, (busy_until_ - late_since_) / late);
@@ -79,9 +83,14 @@ class UpdatePace {
     const Duration more = idle_ - slack;
     const bool behind = idle_ <= each_ / 8 && waited_ > each_ * 2;
     if (late > 0 && more > each_ * 3 / 4)
-      early_.store(std::min(units_, early + std::max(1, static_cast<int>(more / each_ / 2))));
+      early_.store(std::min(units_, early + more_units(more)));
     else if (early > 0 && (behind || idle_ <= slack - 2 * each_))
       early_.store(early - 1);
+  }
+
+  int more_units(Duration idle) const {
+    const auto units = static_cast<double>(idle / each_) / 2;
+    return static_cast<int>(std::clamp(units, 1.0, std::max(1.0, static_cast<double>(units_))));
   }
 
   int units_;

@@ -52,8 +52,8 @@ struct LocalShard {
   Elements offset = 0;                    // of the first element, within the parameter
   Elements count = 0;                     // 0: this rank holds nothing
   std::byte* master = nullptr;            // frozen: the compute-dtype shard
-  std::byte* gradient = nullptr;          // sum over all contributions; frozen: null. A step in
-                                          // backward may leave none (Flat::relayed)
+  std::byte* gradient = nullptr;          // sum over all contributions; frozen: null. Of a
+                                          // Flat::relayed unspecified after a step in backward
   DType gradient_dtype = DType::Float32;  // Flat::accumulate: the policy's, or narrower (see there)
   std::vector<std::byte*> states;         // one per name of the optimizer's states
 };

@@ -17,7 +17,7 @@ struct ExportedShard {
   Elements offset = 0;                   // of the first element, within the parameter
   Elements count = 0;                    // 0: this rank holds nothing, and the tensors are empty
   dlpack::Exported master;               // read-only: assign() and summon_full() set parameters
-  dlpack::Exported gradient;             // sum over all contributions; frozen: null
+  dlpack::Exported gradient;             // as LocalShard::gradient; frozen: null
   std::vector<dlpack::Exported> states;  // one per name of the optimizer's states; frozen: none
 };
 

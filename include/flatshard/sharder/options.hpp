@@ -88,11 +88,15 @@ struct Options {
   Elements max_live_elements = unlimited_elements;  // most elements gathered at once on a rank
   Elements persistence_threshold = 0;  // parameters of at most so many elements stay whole
   OnNonFinite on_nonfinite = OnNonFinite::Error;  // without loss scaling
-  bool step_in_backward = false;  // update each unit as soon as its gradient is reduced; not with
-                                  // clipping, loss scaling, OnNonFinite::Skip, skip_when_unused
-  Elements update_part = Elements{1} << 21;  // with the optimizer on the host, elements of a unit
-                                             // that arrive and are updated at a time, through a
-                                             // few buffers that stay in its cache; 0: whole units
+  bool step_in_backward = false;  // update each unit as soon as its gradient is reduced (on the
+                                  // host, some at the end of backward); not with clipping, loss
+                                  // scaling, OnNonFinite::Skip, skip_when_unused
+  Elements update_part = Elements{1} << 21;  // with the optimizer in host memory, a slice of more
+                                             // elements is stepped with in parts of so many: the
+                                             // new parameters go up, and in a step in backward
+                                             // gradients come down, through four pinned buffers
+                                             // each, which should fit the last cache. A multiple
+                                             // of 1024 is best; 0: never in parts
   std::optional<ScaleSettings> loss_scale = {};  // for the rule that the precision policy names;
                                                  // none: the rule's defaults (static: 65536)
   std::vector<GroupOptions> groups =

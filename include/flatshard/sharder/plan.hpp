@@ -95,7 +95,8 @@ struct Flat {
   Partition partition;             // positions -> slices
   bool master_is_compute = false;  // one copy serves both roles: equal dtypes that
                                    // rest on one tier
-  bool relayed = false;            // its gradient can pass to the host in parts of update_part
+  bool relayed = false;            // in a step in backward of one micro-step its gradient may come
+                                   // to the host in parts of Plan::update_part
   bool staged_in_parts = false;    // its new parameters go up in such parts
   bool gradient_in_place = false;  // backward writes straight into the accumulated gradient
   Bytes gather_offset = 0;         // in the ring slot of its unit
@@ -197,11 +198,12 @@ struct Plan {
   Bytes landing_bytes = 0;        // scratch: a reduced slice before it is added or goes to the host
   int landing_slots = 1;          // of these; 2: one is reduced while another is copied
   Bytes arrival_bytes = 0;        // on the host: a slice that has arrived, before it is added
-  Elements update_part = 0;       // elements that pass to the host and back at a time; 0: none do
+  Elements update_part = 0;       // longer slices are stepped with on the host in parts of so many;
+                                  // 0: none is
   int relay_slots = 0;            // on the host: parts of gradients that are used as they arrive
-  Bytes relay_slot_bytes = 0;     // of the largest
-  int part_slots = 0;             // on the host: parts of what goes up
-  Bytes part_slot_bytes = 0;      // of the largest
+  Bytes relay_slot_bytes = 0;     // of each: update_part elements of the widest dtype
+  int upload_slots = 0;           // on the host: parts of new parameters on their way up
+  Bytes upload_slot_bytes = 0;    // the same
   int staging_slots = 0;          // of compute-dtype slices; 2: one is written while another moves
   Bytes staging_slot_bytes = 0;   // of the largest unit
   Bytes wide_bytes = 0;           // scratch: a slice summed inside the group, before the replicas

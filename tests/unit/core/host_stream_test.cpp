@@ -303,6 +303,27 @@ TEST_CASE("the destructor runs what was issued and keeps an unread error to itse
   }
 }
 
+TEST_CASE("a queue that was full once has room for as many tasks without waiting") {
+  const auto stream = make_host_stream(StreamForm::Threaded);
+  int runs = 0;
+  for (int round = 0; round < 2; ++round) {
+    Door door;
+    std::atomic<int> issued{0};
+    std::thread issuer([&] {
+      stream->enqueue([&door] { door.pass(); });
+      for (int i = 0; i < 400; ++i, issued.fetch_add(1)) stream->enqueue([&runs] { ++runs; });
+    });
+    for (int wait = 0; wait < 3000 && round == 1 && issued.load() < 400; ++wait)
+      std::this_thread::sleep_for(1ms);
+    std::this_thread::sleep_for(5ms);
+    CHECK((issued.load() == 400) == (round == 1));
+    door.open.store(true);
+    issuer.join();
+    stream->synchronize();
+  }
+  CHECK(runs == 800);
+}
+
 TEST_CASE("enqueue blocks while the queue is full and goes on when it is not") {
   Door door;
   const auto stream = make_host_stream(StreamForm::Threaded);
@@ -343,7 +364,10 @@ TEST_CASE("tasks, records and waits allocate nothing") {
     round();
     stream->synchronize();
     const std::int64_t before = flatshard_test::allocations();
-    for (int i = 0; i < 1000; ++i) round();
+    for (int i = 0; i < 1000; ++i) {
+      round();
+      if (i % 50 == 0) stream->synchronize();  // fewer at once than there are slots at first
+    }
     stream->synchronize();
     other->synchronize();
     CHECK(flatshard_test::allocations() == before);

@@ -128,6 +128,9 @@ TEST_CASE("NVMe: steps that are skipped, updates in backward, modules that are n
       in_backward.options.step_in_backward = true;
       in_backward.host.form = StreamForm::Threaded;
       check_same(in_backward, offload, train(in_backward).hash());
+      in_backward.micro_steps = 1;
+      in_backward.options.update_part = 9;
+      check_same(in_backward, offload, train(in_backward).hash());
       Training unused = clipped(strategy, 2, 1);
       unused.steps = 4;
       unused.model.skip_when_unused = true;
@@ -158,6 +161,7 @@ TEST_CASE("NVMe: one hash at random options") {
         random, std::array{BackwardPrefetch::Pre, BackwardPrefetch::Post, BackwardPrefetch::None});
     options.persistence_threshold = pick(random, std::array<Elements, 3>{0, 5, 80});
     options.max_micro_steps = pick(random, std::array{4, 7});
+    options.update_part = pick(random, std::array<Elements, 3>{0, 3, 20});
     options.pinned_budget = pick(random, std::array<Bytes, 3>{0, 20000, unlimited_bytes});
     options.nvme.buffers = pick(random, std::array{1, 2, 3, 5});
     training.host.form = pick(random, std::array{StreamForm::Inline, StreamForm::Threaded});

@@ -206,13 +206,13 @@ TEST_CASE("offload: what passes in parts is in the Plan, and of units that train
   };
   const Plan whole = plan_of(0, true), parts = plan_of(16, true), after = plan_of(16, false);
   CHECK(whole.relay_slots == 0);
-  CHECK(whole.part_slots == 0);
+  CHECK(whole.upload_slots == 0);
   CHECK(after.relay_slots == 0);
   CHECK(parts.relay_slots == 4);
   CHECK(parts.relay_slot_bytes == 16 * 4);
   for (const Plan* cut : {&parts, &after}) {
-    CHECK(cut->part_slots == 4);
-    CHECK(cut->part_slot_bytes == 16 * 2);
+    CHECK(cut->upload_slots == 4);
+    CHECK(cut->upload_slot_bytes == 16 * 2);
     CHECK(cut->staging_slot_bytes < whole.staging_slot_bytes);
   }
   CHECK(parts.pinned_bytes - after.pinned_bytes == 4 * 128);

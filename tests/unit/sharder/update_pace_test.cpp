@@ -39,7 +39,7 @@ class Simulation {
     for (int unit = units_ - 1; unit >= 0; --unit) {
       device_ += backward_;
       TestClock::at = std::max(TestClock::at, device_);
-      const bool now = pace_.next_is_early();
+      const bool now = pace_.decide_next();
       pace_.note_arrival(lane_);
       (now ? early : late).push_back(unit);
       if (now) update(unit);
