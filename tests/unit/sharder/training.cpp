@@ -400,8 +400,7 @@ std::string to_string(const Training& training) {
           " persist=" + std::to_string(options.persistence_threshold);
   if (options.max_live_elements != unlimited_elements)
     text += " live=" + std::to_string(options.max_live_elements);
-  if (options.step_in_backward)
-    text += " in_backward part=" + std::to_string(options.update_part);
+  if (options.step_in_backward) text += " in_backward part=" + std::to_string(options.update_part);
   text += training.host.form == StreamForm::Threaded ? " threaded" : " inline";
   if (training.threaded_compute) text += " compute_threaded";
   text += " threads=" + std::to_string(training.host.threads);
