@@ -12,9 +12,9 @@ namespace {
 
 /// Everything that ranks must share and that a Plan's text does not say.
 std::string describe(const Model& model, const Optimizer& optimizer, const Options& options) {
-  std::string text = fmt::format("{} {} {} {} {}", optimizer.name(), options.max_grad_norm,
-                                 static_cast<int>(options.norm),
-                                 static_cast<int>(options.on_nonfinite), options.seed);
+  std::string text = fmt::format(
+      "{} {} {} {} {} {}", optimizer.name(), options.max_grad_norm, static_cast<int>(options.norm),
+      static_cast<int>(options.on_nonfinite), options.seed, options.step_in_backward);
   for (const GroupOptions& group : options.groups)
     text += fmt::format(" {} {}", group.lr_factor, group.weight_decay);
   for (const ParameterSpec& parameter : model.parameters())

@@ -104,6 +104,7 @@ void Engine::initialize(int parameter, const Initializer& initializer) {
     lane.kernels.fill(initializer, piece.dtype, piece.data,
                       parts.runtime.plan.canonical.start(parameter) + piece.parameter_offset,
                       piece.count, lane.stream);
+    if (piece.tier == Tier::Nvme) lane.stream.synchronize();  // the disk may write the buffer next
   }
   parts.stale = true;
 }

@@ -116,6 +116,7 @@ Stepper::Stepper(Runtime& runtime, Gatherer& gatherer, GradientNorm& norm, Gradi
     pace_.emplace(
         static_cast<int>(std::count_if(runtime.plan.units.begin(), runtime.plan.units.end(),
                                        [](const UnitPlan& unit) { return unit.trainable; })));
+  late_units_.reserve(runtime.plan.units.size());
   written_ = runtime.make_event();
   reduced_ = runtime.make_event();
   decided_ = runtime.make_event();

@@ -203,6 +203,13 @@ TEST_CASE("memory of the host is listed apart") {
     CHECK(table.find("pinned host memory") != std::string::npos);
     CHECK((table.find("pageable host memory") != std::string::npos) == (plan.pageable_bytes > 0));
   }
+  question.offload = "cpu_optimizer";
+  question.precision = "bf16_mixed";
+  for (const flatshard::Elements part : {0, 64}) {
+    question.options.update_part = part;
+    CHECK(plan_of(question).upload_slots == (part == 0 ? 0 : 4));
+  }
+  question.precision = "fp32";
   question.offload = "none";
   CHECK(run_plan(question).text.find("host memory and NVMe: 0") != std::string::npos);
 }

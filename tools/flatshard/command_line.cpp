@@ -171,6 +171,9 @@ void add_plan_sharding(Command& command, PlanQuestion& q) {
               q.offload);
   command.add("--host-budget", "BYTES", "most pinned host memory; what does not fit is pageable",
               whole("--host-budget", o.pinned_budget, 0, INT64_MAX));
+  command.add("--update-part", "ELEMENTS",
+              "longer slices pass to a host that steps in parts of so many; 0: none does",
+              whole("--update-part", o.update_part, 0, INT64_MAX));
   command.add("--optimizer", "NAME",
               "adamw (default), adam, amsgrad, nadam, rmsprop, rmsprop_momentum, centered_rmsprop, "
               "centered_rmsprop_momentum, sgd, lion, adagrad",

@@ -103,6 +103,12 @@ TEST_CASE("ranks that were given different things are told at construction") {
       Trainer(communicator, one.model, SGD{});
     });
   }
+  SUBCASE("when units are updated") {
+    check_disagreement([](Communicator& communicator, bool differs) {
+      OneModule one;
+      Trainer(communicator, one.model, SGD{}, {.step_in_backward = differs});
+    });
+  }
   SUBCASE("an option that changes no collective") {
     check_disagreement([](Communicator& communicator, bool differs) {
       OneModule one;

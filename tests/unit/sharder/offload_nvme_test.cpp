@@ -1,6 +1,7 @@
 // What rests on NVMe leaves the same bits as what rests on the device.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "offload.hpp"
@@ -226,6 +227,35 @@ TEST_CASE("NVMe: what has no address is refused, the rest is as the Plan says") 
     CHECK(contains(engine.nvme(), "threads, "));
   };
   for (const OffloadTraits& offload : nvme_offloads) trained_at(training, offload);
+}
+
+TEST_CASE("NVMe: what is initialised is on the disk before its buffer has the next") {
+  Model model;
+  std::vector<Module> modules;
+  std::vector<Parameter> weights;
+  for (int index = 0; index < 4; ++index) {
+    modules.push_back(model.module("h." + std::to_string(index)));
+    weights.push_back(modules.back().add("weight", {3000}, {.requires_grad = index == 0}));
+  }
+  const ScratchFolder folder;
+  for (int trial = 0; trial < 80; ++trial) {
+    HostDevice device({.form = StreamForm::Threaded});
+    Solo communicator(device);
+    Options options;
+    options.offload = trial % 2 == 0 ? OffloadTraits{Tier::Nvme, Tier::Device}
+                                     : OffloadTraits{Tier::Nvme, Tier::Host};
+    options.device = &device;
+    options.nvme = nvme_in(folder.path());
+    options.nvme.buffers = 1;
+    const auto trainer = make_trainer(StrategyName::FullShard, PrecisionName::Fp32, communicator,
+                                      model, SGD{}, options);
+    trainer->initialize(init::constant{1});
+    for (std::size_t index = 0; index < modules.size(); ++index)
+      trainer->summon_full(modules[index], [&](const Views& views) {
+        const auto* values = reinterpret_cast<const float*>(views.weights(weights[index]).data);
+        CHECK(std::count(values, values + 3000, 1.0f) == 3000);
+      });
+  }
 }
 
 TEST_CASE("NVMe: a thousand steps leave memory, file and their number as they were") {

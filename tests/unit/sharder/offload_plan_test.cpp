@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "../../../src/sharder/plan_build.hpp"
 #include "plan_cases.hpp"
 
 using namespace flatshard_test;
@@ -306,7 +307,10 @@ TEST_CASE("offload plan: slots are pages of a file, and hold what would rest els
         CHECK(end == file->bytes);
       }
       for (const Block& block : plan.blocks)
-        if (block.memory == Memory::Pinned && block.role == Role::Staging && block.owner >= 2)
+        if (block.memory == Memory::Pinned && block.role == Role::Staging &&
+            (block.owner == detail::staging_optimizer_buffer ||
+             block.owner == detail::staging_parameter_buffer ||
+             block.owner == detail::staging_bounce))
           CHECK(block.offset % 4096 == 0);
       if (offload.optimizer == Tier::Nvme) {
         CHECK(plan.bytes(Role::Master, Memory::Nvme) == slices(plan, &Flat::master));
