@@ -14,8 +14,8 @@ namespace flatshard {
 ///
 /// Every rank makes the same calls in the same order. One thread per rank makes them. Calls only
 /// enqueue work (on an inline host stream it is done at once); those whose names say wait or
-/// synchronize (and construction, summon_full, assign) block the host. step() waits for the report
-/// of the step before the last.
+/// synchronize (and construction, summon_full, assign, with NVMe initialize) block the host. step()
+/// waits for the report of the step before the last.
 ///
 /// After an exception from a forward function the Sharder is as if the call had not been made;
 /// after one from a backward function the step must be dropped on every rank (discard_step).
