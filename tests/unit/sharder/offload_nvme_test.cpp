@@ -1,5 +1,6 @@
 // What rests on NVMe leaves the same bits as what rests on the device.
 #include <doctest/doctest.h>
+#include <flatshard/comm/solo.hpp>
 
 #include <algorithm>
 #include <filesystem>
