@@ -78,7 +78,7 @@ void ThreadTeam::share(int parts, const void* context, Part function) {
   unfinished_.store(parts - 1);
   for (int i = 0; i + 1 < parts; ++i) workers_.get()[i].wake();
   function(context, 0, parts);
-  caller_.wait([this] { return unfinished_.load() == 0; });
+  caller_.wait([this] { return unfinished_.load() == 0; }, between_calls);
 }
 
 void ThreadTeam::work(int index) noexcept {
@@ -86,7 +86,7 @@ void ThreadTeam::work(int index) noexcept {
   const OnCore own(core_of(index + 1));
   Worker& self = workers_.get()[index];
   for (std::uint32_t seen = 0;; ++seen) {
-    self.parking.wait([&] { return self.ticket.load() != seen; });
+    self.parking.wait([&] { return self.ticket.load() != seen; }, between_calls);
     if (stopping_) return;
     function_(context_, index + 1, parts_);
     if (unfinished_.fetch_sub(1) == 1) caller_.notify();

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <thread>
 #include <type_traits>
@@ -15,9 +16,10 @@ namespace flatshard::host {
 
 /// `threads - 1` waiting threads plus whoever calls. Work is cut in pieces that depend on the count
 /// and the number of threads only, and each is taken by the first thread that is free: cores do not
-/// run alike when they share memory, or have other work. Nothing is allocated per call. Waits block
-/// after a short spin. Thread-safety: any thread may call; if the team is at work for another
-/// caller, the caller does all of its work alone.
+/// run alike when they share memory, or have other work. Nothing is allocated per call. Threads
+/// that wait for the next call, or for the end of one, sleep after `between_calls`. Thread-safety:
+/// any thread may call; if the team is at work for another caller, the caller does all of its work
+/// alone.
 class ThreadTeam {
  public:
   /// With one core for each thread, thread i stays on cores[i]; the calling one, cores[0], is there
@@ -35,6 +37,8 @@ class ThreadTeam {
                                              << 15;   // elements: below, waking a thread costs more
   static constexpr Elements least_piece = 4 * chunk;  // elements: what threads wait for at the end
   static constexpr Elements pieces_per_part = 8;      // a piece is 1/(parts * this) of what is left
+  // Longer than the next part of an update takes to be issued; being woken takes as long.
+  static constexpr auto between_calls = std::chrono::microseconds(100);
 
   /// function(begin, end) over disjoint pieces of whole chunks that cover [0, count), ever smaller
   /// ones; returns when all are done. The other threads have default floating-point control, the
