@@ -1,4 +1,4 @@
-// How host threads wait for each other: a short spin, then sleep until someone says that the state
+// How host threads wait for each other: a spin, then sleep until someone says that the state
 // has changed.
 #pragma once
 
