@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "offload.hpp"
+#include "offload_checks.hpp"
 #include "random.hpp"
 #include "scratch_folder.hpp"
 
@@ -24,7 +24,7 @@ NvmeOptions nvme_in(const std::string& folder) {
   return nvme;
 }
 
-Trained trained_at(Training training, const OffloadTraits& offload) {
+Trained trained_on_nvme(Training training, const OffloadTraits& offload) {
   const ScratchFolder folder;
   const NvmeOptions chosen = training.options.nvme;
   training.options.nvme = nvme_in(folder.path());
@@ -35,18 +35,14 @@ Trained trained_at(Training training, const OffloadTraits& offload) {
   return trained;
 }
 
-void check_same(const Training& training, const OffloadTraits& offload, std::uint64_t expected) {
+void check_same_on_nvme(const Training& training, const OffloadTraits& offload,
+                        std::uint64_t expected) {
   CAPTURE(to_string(training));
   CAPTURE(to_string(offload));
   CAPTURE(training.options.nvme.buffers);
-  const Trained trained = trained_at(training, offload);
+  const Trained trained = trained_on_nvme(training, offload);
   CHECK(trained.replicas_agree);
   CHECK(trained.hash() == expected);
-}
-
-std::uint64_t hash_at_four() {
-  static const std::uint64_t hash = train(clipped(StrategyName::NoShard, 1, 4)).hash();
-  return hash;
 }
 
 /// One case of the product.
@@ -74,7 +70,7 @@ void check(const Case& one) {
   training.host.form = one.form;
   training.threaded_compute = one.form == StreamForm::Threaded && one.world == 2;
   training.options.nvme.buffers = one.buffers;
-  check_same(training, one.offload, hash_at_four());
+  check_same_on_nvme(training, one.offload, hash_at_four());
 }
 
 template <class List>
@@ -112,7 +108,7 @@ TEST_CASE("NVMe: the same bits in every precision, at every reduce moment") {
         training.options.reduce_moment = moment;
         training.options.accumulation =
             moment == ReduceMoment::Micro ? Accumulation::Running : Accumulation::Tree;
-        check_same(training, pick(random, nvme_offloads), train(training).hash());
+        check_same_on_nvme(training, pick(random, nvme_offloads), train(training).hash());
       }
 }
 
@@ -122,17 +118,17 @@ TEST_CASE("NVMe: steps that are skipped, updates in backward, modules that are n
     skipping.precision = PrecisionName::Fp16Torch;
     skipping.steps = 12;
     skipping.options.loss_scale = scale_settings(skipping.precision, 0x1p24);
-    check_same(skipping, offload, train(skipping).hash());
+    check_same_on_nvme(skipping, offload, train(skipping).hash());
     for (const StrategyName strategy : {StrategyName::ShardOptimizer, StrategyName::FullShard}) {
       Training in_backward = clipped(strategy, 2, 2);
       in_backward.precision = PrecisionName::Bf16Mixed;
       in_backward.options.max_grad_norm = 0;
       in_backward.options.step_in_backward = true;
       in_backward.host.form = StreamForm::Threaded;
-      check_same(in_backward, offload, train(in_backward).hash());
+      check_same_on_nvme(in_backward, offload, train(in_backward).hash());
       in_backward.micro_steps = 1;
       in_backward.options.update_part = 9;
-      check_same(in_backward, offload, train(in_backward).hash());
+      check_same_on_nvme(in_backward, offload, train(in_backward).hash());
       Training unused = clipped(strategy, 2, 1);
       unused.steps = 4;
       unused.model.skip_when_unused = true;
@@ -142,7 +138,7 @@ TEST_CASE("NVMe: steps that are skipped, updates in backward, modules that are n
         if (step % 2 == 1) return run_calls(trainer, test, step, micro_batch, forward, backward);
         run_micro_step(trainer, test, step, micro_batch);
       };
-      check_same(unused, offload, train(unused).hash());
+      check_same_on_nvme(unused, offload, train(unused).hash());
     }
   }
 }
@@ -169,7 +165,7 @@ TEST_CASE("NVMe: one hash at random options") {
     training.host.form = pick(random, std::array{StreamForm::Inline, StreamForm::Threaded});
     training.threaded_compute = random() % 4 == 0;
     training.host.threads = pick(random, std::array{1, 2});
-    check_same(training, pick(random, nvme_offloads), hash_at_four());
+    check_same_on_nvme(training, pick(random, nvme_offloads), hash_at_four());
   }
 }
 
@@ -202,7 +198,7 @@ TEST_CASE("NVMe: assigned and summoned values, evaluation, a discarded step") {
           CHECK(views.weights(test.table).get(64) == 1 + step);
         });
       };
-      check_same(training, offload, train(training).hash());
+      check_same_on_nvme(training, offload, train(training).hash());
     }
 }
 
@@ -227,7 +223,7 @@ TEST_CASE("NVMe: what has no address is refused, the rest is as the Plan says") 
     CHECK(plan.bytes(Memory::Nvme) > 0);
     CHECK(contains(engine.nvme(), "threads, "));
   };
-  for (const OffloadTraits& offload : nvme_offloads) trained_at(training, offload);
+  for (const OffloadTraits& offload : nvme_offloads) trained_on_nvme(training, offload);
 }
 
 TEST_CASE("NVMe: what is initialised is on the disk before its buffer has the next") {
@@ -289,5 +285,5 @@ TEST_CASE("NVMe: a thousand steps leave memory, file and their number as they we
     CHECK(open_files() == files_after_ten);
     CHECK(blocks == blocks_after_ten);
   };
-  trained_at(training, {Tier::Nvme, Tier::Nvme});
+  trained_on_nvme(training, {Tier::Nvme, Tier::Nvme});
 }

@@ -1,47 +1,14 @@
 // Offload moves memory and no bit: every place of parameters and optimizer against none.
-#include "offload.hpp"
+#include "offload_checks.hpp"
 
 #include <doctest/doctest.h>
 #include <flatshard/comm/solo.hpp>
 #include <flatshard/sharder/carry_over.hpp>
 #include <flatshard/sharder/params_hash.hpp>
 
-#include <atomic>
-
 #include "random.hpp"
 
 using namespace sharder_test;
-
-namespace {
-
-Trained trained_at(Training training, const OffloadTraits& offload) {
-  training.options.offload = offload;
-  return train(training);
-}
-
-/// Equal to the same training without offload, in every bit of masters, states, norms.
-void check_same(const Training& training, const OffloadTraits& offload, std::uint64_t expected) {
-  CAPTURE(to_string(training));
-  CAPTURE(to_string(offload));
-  const Trained trained = trained_at(training, offload);
-  CHECK(trained.replicas_agree);
-  CHECK(trained.hash() == expected);
-}
-
-/// Also when what is longer than a few elements passes in parts.
-void check_all(Training training) {
-  const std::uint64_t expected = train(training).hash();
-  for (const OffloadTraits& offload : offloads) check_same(training, offload, expected);
-  training.options.update_part = 9;
-  for (const OffloadTraits& offload : offloads) check_same(training, offload, expected);
-}
-
-std::uint64_t hash_at_four() {
-  static const std::uint64_t hash = train(clipped(StrategyName::NoShard, 1, 4)).hash();
-  return hash;
-}
-
-}  // namespace
 
 TEST_CASE("offload: one hash over places, strategies, W * K == 4 and stream forms") {
   for (const int world : {1, 2, 4})
@@ -108,24 +75,6 @@ TEST_CASE("offload: steps that are skipped move nothing, also where copies are s
     }
 }
 
-TEST_CASE("offload: what a discarded step in backward has updated is the same") {
-  for (const StrategyName strategy : all_strategies)
-    for (const PrecisionName precision : {PrecisionName::Fp32, PrecisionName::Bf16Mixed})
-      for (const StreamForm form : {StreamForm::Inline, StreamForm::Threaded}) {
-        Training training = clipped(strategy, 2, 1);
-        training.precision = precision;
-        training.options.max_grad_norm = 0;
-        training.options.step_in_backward = true;
-        training.host.form = form;
-        training.hooks.micro_step = [](Trainer& trainer, const TestModel& test, std::int64_t step,
-                                       Elements micro_batch) {
-          run_micro_step(trainer, test, step, micro_batch);
-          if (step == 1) trainer.engine().discard_step();
-        };
-        check_all(training);
-      }
-}
-
 TEST_CASE("offload: a model without elements, first or alone, is staged and stepped") {
   for (const bool alone : {true, false}) {
     HostDevice device;
@@ -164,102 +113,6 @@ TEST_CASE("offload: a shard says of which dtype its gradient is") {
     };
     train(training);
   }
-}
-
-TEST_CASE("offload: a step in backward, over strategies") {
-  for (const StrategyName strategy : all_strategies)
-    for (const PrecisionName precision : {PrecisionName::Fp32, PrecisionName::Bf16Mixed}) {
-      Training training = clipped(strategy, 2, 2);
-      training.precision = precision;
-      training.options.max_grad_norm = 0;
-      training.options.step_in_backward = true;
-      training.host.form = StreamForm::Threaded;
-      check_all(training);
-    }
-}
-
-TEST_CASE("offload: a step in backward, with gradients that pass to the host in parts") {
-  auto random = flatshard_test::generator(53);
-  for (const PrecisionName precision : all_precisions)
-    for (const StrategyName strategy : all_strategies) {
-      if (scales_loss(precision)) continue;
-      Training training = clipped(strategy, std::array{1, 2, 4}[random() % 3], 1);
-      training.precision = precision;
-      training.options.max_grad_norm = 0;
-      training.options.step_in_backward = true;
-      training.host.form = random() % 2 == 0 ? StreamForm::Threaded : StreamForm::Inline;
-      training.options.update_part = std::array<Elements, 4>{1, 3, 16, 100}[random() % 4];
-      check_all(training);
-    }
-}
-
-TEST_CASE("offload: what passes in parts is in the Plan, and of units that train one flat") {
-  const TestModel test;
-  const auto plan_of = [&](Elements part, bool in_backward) {
-    using Offloaded = Sharder<strategy::FullShard, precision::Bf16Mixed,
-                              offload::Place<offload::Device, offload::Cpu>>;
-    Options options;
-    options.groups = {{}, {}};
-    options.step_in_backward = in_backward;
-    options.update_part = part;
-    return Offloaded::plan_for(test.model, AdamW{}, 1, options);
-  };
-  const Plan whole = plan_of(0, true), parts = plan_of(16, true), after = plan_of(16, false);
-  CHECK(whole.relay_slots == 0);
-  CHECK(whole.upload_slots == 0);
-  CHECK(after.relay_slots == 0);
-  CHECK(parts.relay_slots == 4);
-  CHECK(parts.relay_slot_bytes == 16 * 4);
-  for (const Plan* cut : {&parts, &after}) {
-    CHECK(cut->upload_slots == 4);
-    CHECK(cut->upload_slot_bytes == 16 * 2);
-    CHECK(cut->staging_slot_bytes < whole.staging_slot_bytes);
-  }
-  CHECK(parts.pinned_bytes - after.pinned_bytes == 4 * 128);
-  int relayed = 0;
-  for (const Flat& flat : parts.flats) {
-    relayed += flat.relayed;
-    if (flat.relayed) CHECK(flat.partition.slice() > 16);
-  }
-  CHECK(relayed > 1);
-  CHECK(contains(message_of([&] { plan_of(-1, true); }), "update_part is -1"));
-}
-
-TEST_CASE("offload: a step in backward leaves the units that are gathered ahead alone") {
-  using Chain = Sharder<strategy::ShardOptimizer, precision::Full<float>>;
-  Model model;
-  std::vector<Module> modules;
-  std::vector<Parameter> weights;
-  for (int index = 0; index < 6; ++index) {
-    modules.push_back(model.module("h." + std::to_string(index)));
-    weights.push_back(modules.back().add("weight", {64}));
-  }
-  const auto hash_at = [&](const OffloadTraits& offload) {
-    std::uint64_t hash = 0;
-    ThreadWorld(2).run([&](Communicator& communicator) {
-      HostDevice device;
-      Options options;
-      options.device = &device;
-      options.offload = offload;
-      options.step_in_backward = true;
-      Chain chain(communicator, model, SGD{.lr = 0.1}, options);
-      chain.initialize(init::normal{1, 3});
-      for (int step = 0; step < 2; ++step) {
-        for (int index = 5; index >= 0; --index) {
-          const auto at = static_cast<std::size_t>(index);
-          chain.backward(modules[at], [&](auto values, auto gradients) {
-            for (Elements i = 0; i < 64; ++i)
-              gradients[weights[at]][i] = values[weights[at]][i] + static_cast<float>(index);
-          });
-        }
-        chain.step();
-      }
-      const std::uint64_t found = params_hash(chain);
-      if (communicator.rank() == 0) hash = found;
-    });
-    return hash;
-  };
-  for (const OffloadTraits& offload : offloads) CHECK(hash_at(offload) == hash_at(none));
 }
 
 TEST_CASE("offload: modules that are not updated when unused keep their values") {
@@ -366,29 +219,6 @@ TEST_CASE("offload: assigned and summoned values, evaluation, a discarded step")
     }
 }
 
-TEST_CASE("offload: what cannot be done is refused before anything is allocated") {
-  const auto refused = [](auto&& device, Options options) {
-    std::string message;
-    ThreadWorld(1).run([&](Communicator& communicator) {
-      options.device = &device;
-      options.groups = {{}, {}};
-      message = message_of([&] {
-        make_trainer(StrategyName::FullShard, PrecisionName::Fp32, communicator, TestModel().model,
-                     AdamW{}, options);
-      });
-    });
-    CHECK(device.memory().allocations() == 0);
-    return message;
-  };
-  for (const OffloadTraits& offload : offloads) {
-    CHECK(contains(refused(HostDevice(), {.capturable = true, .offload = offload}), "capturable"));
-    CHECK(contains(refused(HostDevice(), {.offload = offload, .pinned_budget = -1}),
-                   "pinned_budget is -1"));
-  }
-  for (const OffloadTraits& offload : nvme_offloads)
-    CHECK(contains(refused(HostDevice(), {.offload = offload}), "Options::nvme.folder"));
-}
-
 TEST_CASE("offload: a new Sharder elsewhere goes on where the old one stands") {
   for (const StrategyName strategy : {StrategyName::ShardOptimizer, StrategyName::FullShard})
     for (const OffloadTraits& before : {none, all_on_host, optimizer_on_host, parameters_on_host}) {
@@ -426,66 +256,4 @@ TEST_CASE("offload: a new Sharder elsewhere goes on where the old one stands") {
         }
       });
     }
-}
-
-TEST_CASE("offload: bytes fall on the device and rise on the host as the Plan says, to the byte") {
-  for (const StrategyName strategy : all_strategies)
-    for (const PrecisionName precision : {PrecisionName::Fp32, PrecisionName::Bf16Mixed})
-      for (const int world : {1, 4}) {
-        Training training = clipped(strategy, world, 2);
-        training.precision = precision;
-        Bytes host = 0, pinned = 0, pageable = 0;
-        training.hooks.after_training = [&](Trainer& trainer, Communicator& communicator) {
-          if (communicator.rank() != 0) return;
-          host = trainer.engine().device().host_memory().high_water();
-          pinned = trainer.plan().pinned_bytes;
-          pageable = trainer.plan().pageable_bytes;
-        };
-        const Trained before = trained_at(training, none);
-        CHECK(pinned == 0);
-        const Bytes beside = host;  // reports
-        for (const OffloadTraits& offload : offloads) {
-          CAPTURE(to_string(training));
-          CAPTURE(to_string(offload));
-          const Trained after = trained_at(training, offload);
-          CHECK(after.high_water == after.arena_bytes);
-          CHECK(host == beside + pinned);
-          CHECK(pinned > 0);
-          CHECK(pageable == 0);
-        }
-        const Trained all = trained_at(training, all_on_host);
-        CHECK(all.arena_bytes < before.arena_bytes);
-      }
-}
-
-TEST_CASE("offload: a budget makes the rest pageable, and says so once on each rank") {
-  Training training = clipped(StrategyName::FullShard, 2, 2);
-  const Trained expected = train(training);
-  std::atomic<int> warnings{0};
-  Bytes host = 0, beside = 0, pageable = 0;
-  training.hooks.after_training = [&](Trainer& trainer, Communicator& communicator) {
-    if (communicator.rank() != 0) return;
-    host = trainer.engine().device().host_memory().high_water();
-    pageable = trainer.plan().pageable_bytes;
-  };
-  train(training);
-  beside = host;
-  training.options.offload = all_on_host;
-  training.options.on_warning = [&](std::string_view message) {
-    ++warnings;
-    CHECK(contains(std::string(message), "pageable"));
-  };
-  for (const Bytes budget : {Bytes{0}, Bytes{1000}, Bytes{5000}}) {
-    warnings = 0;
-    training.options.pinned_budget = budget;
-    const Trained trained = train(training);
-    CHECK(trained.hash() == expected.hash());
-    CHECK(host - beside <= budget);
-    CHECK(pageable > 0);
-    CHECK(warnings == 2);
-  }
-  warnings = 0;
-  training.options.pinned_budget = unlimited_bytes;
-  CHECK(train(training).hash() == expected.hash());
-  CHECK(warnings == 0);
 }
