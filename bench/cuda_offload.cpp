@@ -1,7 +1,7 @@
 // Offload from a CUDA device against what bounds it, measured in the same run: copies against a
 // plain two-way pinned copy of the same bytes; steps with the optimizer on the host against
-// compute, link and the host's update, each alone, and against a loop of copies and updates without
-// an engine, in which link and update share the host's memory. Prints tables.
+// compute, link and the host's update, each alone, and against a loop of copies and updates in the
+// same parts without an engine, in which link and update share the host's memory. Prints tables.
 //
 //   cuda_offload_bench [MILLIONS OF PARAMETERS [UNITS [Options::update_part]]]     512 32
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Copies between a GPU and its host: plain, and by units as the engine makes them.
+// Copies between a GPU and its host: plain, and in pieces between which a host lane stands.
 #pragma once
 
 #include <flatshard/flatshard.hpp>
@@ -39,23 +39,23 @@ struct Link {
     down->synchronize();
     up->synchronize();
   }
-  /// A unit's part comes down, before what the lane is given next.
-  void bring(int unit, void* to) {
-    device.copy(there(unit * down_bytes), to, down_bytes, *down);
+  /// Bytes `at` of the gradients come down, before what the lane is given next.
+  void bring(Bytes at, Bytes bytes, void* to) {
+    device.copy(there(at), to, bytes, *down);
     down->record(*arrived);
     lane->wait(*arrived);
   }
-  /// What the lane has made goes up.
-  void send(int unit, const void* from) {
+  /// What the lane has made goes up, to bytes `at` of the parameters.
+  void send(const void* from, Bytes at, Bytes bytes) {
     lane->record(*made);
     up->wait(*made);
-    device.copy(from, there(units * down_bytes + unit * up_bytes), up_bytes, *up);
+    device.copy(from, there(units * down_bytes + at), bytes, *up);
   }
-  /// As the engine does: each part comes down, the lane looks at it, its copy goes up.
+  /// Each unit comes down; when the lane comes there, its copy goes up.
   void by_units() {
     for (int unit = 0; unit < units; ++unit) {
-      bring(unit, here(unit * down_bytes));
-      send(unit, here(units * down_bytes + unit * up_bytes));
+      bring(unit * down_bytes, down_bytes, here(unit * down_bytes));
+      send(here(units * down_bytes + unit * up_bytes), unit * up_bytes, up_bytes);
     }
     finish();
   }

@@ -119,22 +119,19 @@ class Training {
   double update_milliseconds() {
     return milliseconds([&] {
       InlineStream now;
-      for (int unit = 0; unit < size_.units; ++unit) update(unit, copies_[0], now);
+      for (int unit = 0; unit < size_.units; ++unit)
+        update({unit, 0, size_.unit}, gradient_of(unit, 0), copy_.data(), now);
       now.check();
     });
   }
-  /// The same as a loop over streams, without an engine: each unit's gradient comes down (`down`),
-  /// is stepped with, and its copy goes up. Both directions and the update use the host's memory.
+  /// The same as a loop over streams, without an engine, in the training's parts: each comes down
+  /// (`down`), is stepped with, and its copy goes up. Both directions and the update use the host's
+  /// memory.
   double loop_milliseconds(Link& link, bool down) {
     return milliseconds([&] {
-      for (int unit = 0; unit < size_.units; ++unit) {
-        Copy& copy = copies_[unit % 2];
-        if (down) link.bring(unit, trainer.engine().local(unit).gradient);
-        link.lane->wait(*copy.sent);
-        update(unit, copy, *link.lane);
-        link.send(unit, copy.data.data());
-        link.up->record(*copy.sent);
-      }
+      for (int unit = 0; unit < size_.units; ++unit)
+        for (Elements from = 0; from < size_.unit; from += part_)
+          pass({unit, from, std::min(part_, size_.unit - from)}, link, down);
       link.finish();
     });
   }
@@ -150,29 +147,61 @@ class Training {
 
  private:
   static constexpr Elements kernel_elements = Elements{1} << 27;  // 0.12 ms
+  static constexpr Bytes gradient_bytes = size_of(dtype_of<typename Precision::reduce>);
 
-  struct Copy {
-    Buffer data;
-    std::unique_ptr<Event> sent;
+  /// Elements [from, from + count) of a unit.
+  struct Part {
+    int unit;
+    Elements from, count;
+  };
+  /// Where a part's gradient arrives and its copy is made, until the one is used, the other sent.
+  struct Slot {
+    Slot(CudaDevice& device, Elements part)
+        : gradient(device.host_memory(), part * gradient_bytes),
+          copy(device.host_memory(), part * 2),
+          used(device.make_event()),
+          sent(device.make_event()) {}
+    Buffer gradient, copy;
+    std::unique_ptr<Event> used, sent;
   };
 
   void cast(void* target, Elements count) {
     device_.kernels().cast(read_.data(), DType::BFloat16, target, DType::BFloat16, count,
                            trainer.engine().compute_stream());
   }
-  void update(int unit, const Copy& copy, Stream& stream) {
+  static std::byte* at(void* begin, Bytes bytes) { return static_cast<std::byte*>(begin) + bytes; }
+  const void* gradient_of(int unit, Elements from) {
+    return at(trainer.engine().local(unit).gradient, from * gradient_bytes);
+  }
+
+  void pass(const Part& part, Link& link, bool down) {
+    Slot& slot = slots_[next_slot_++ % slots_.size()];
+    const void* gradient = down ? slot.gradient.data() : gradient_of(part.unit, part.from);
+    const Elements first = part.unit * size_.unit + part.from;
+    if (down) {
+      link.down->wait(*slot.used);
+      link.bring(first * gradient_bytes, part.count * gradient_bytes, slot.gradient.data());
+    }
+    link.lane->wait(*slot.sent);
+    update(part, gradient, slot.copy.data(), *link.lane);
+    link.lane->record(*slot.used);
+    link.send(slot.copy.data(), first * 2, part.count * 2);
+    link.up->record(*slot.sent);
+  }
+
+  void update(const Part& part, const void* gradient, void* copy, Stream& stream) {
     const Optimizer adam(optimizer());
-    const LocalShard local = trainer.engine().local(unit);
+    const LocalShard local = trainer.engine().local(part.unit);
     StepArguments range{};
-    range.master = local.master;
-    range.gradient = local.gradient;
+    range.master = at(local.master, part.from * 4);
+    range.gradient = gradient;
     for (std::size_t state = 0; state < local.states.size(); ++state)
-      range.states[state] = local.states[state];
-    range.copy = copy.data.data();
-    range.count = local.count;
+      range.states[state] = at(local.states[state], part.from * 4);
+    range.copy = copy;
+    range.count = part.count;
     range.scalars = &scalars_;
     range.time = &time_;
-    range.row = trainer.plan().flats[static_cast<std::size_t>(unit)].step_row;
+    range.row = trainer.plan().flats[static_cast<std::size_t>(part.unit)].step_row;
     range.functor = adam.functor();
     device_.host_kernels().step_ranges(StepFunctions(adam.host_step(range.row)), {&range, 1},
                                        stream);
@@ -181,8 +210,11 @@ class Training {
   CudaDevice& device_;
   Size size_;
   Buffer read_, written_;
-  Copy copies_[2] = {{Buffer(device_.host_memory(), size_.unit * 2), device_.make_event()},
-                     {Buffer(device_.host_memory(), size_.unit * 2), device_.make_event()}};
+  Elements part_ = size_.update_part > 0 ? std::min(size_.update_part, size_.unit) : size_.unit;
+  Buffer copy_{device_.host_memory(), size_.unit * 2};
+  std::array<Slot, 4> slots_{Slot(device_, part_), Slot(device_, part_), Slot(device_, part_),
+                             Slot(device_, part_)};
+  std::size_t next_slot_ = 0;
   const StepScalars scalars_{1, 1};
   const std::int64_t time_ = 10;
   Solo communicator_;
