@@ -1,4 +1,6 @@
+#include <fmt/format.h>
 #include <flatshard/comm/call.hpp>
+#include <flatshard/core/error.hpp>
 
 #include <algorithm>
 
@@ -160,6 +162,9 @@ void add_registered_blocks(Arena& arena, const Model& model) {
 }  // namespace
 
 void plan_blocks(Plan& plan, const Model& model, const Options& options) {
+  FLATSHARD_EXPECTS(
+      options.pinned_budget >= 0,
+      fmt::format("pinned_budget is {}, not a count of bytes", options.pinned_budget));
   Arena arena(plan);
   add_flat_blocks(arena, plan);
   add_ring_blocks(arena, plan);

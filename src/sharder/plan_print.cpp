@@ -27,6 +27,17 @@ std::string_view name_of(Tier tier) {
 
 using Text = std::back_insert_iterator<std::string>;
 
+/// The directions in which something passes so.
+void print_parts(Text out, const Plan& plan) {
+  if (plan.update_part == 0) return;
+  const std::string down =
+      plan.relay_slots > 0 ? fmt::format("gradients down through {}", plan.relay_slots) : "";
+  const std::string up =
+      plan.upload_slots > 0 ? fmt::format("new parameters up through {}", plan.upload_slots) : "";
+  fmt::format_to(out, "longer slices pass in parts of {} elements, {}{}{} buffers\n",
+                 plan.update_part, down, !down.empty() && !up.empty() ? " and " : "", up);
+}
+
 void print_head(Text out, const Plan& plan) {
   const PrecisionTraits& roles = plan.request.precision;
   fmt::format_to(out, "world size {}, shard group {}, replicas {}", plan.world, plan.shard_group,
@@ -50,11 +61,7 @@ void print_head(Text out, const Plan& plan) {
     fmt::format_to(
         out, "between uses parameters rest on the {}, optimizer and gradients on the {}\n",
         name_of(plan.request.offload.parameters), name_of(plan.request.offload.optimizer));
-  if (plan.update_part > 0)
-    fmt::format_to(out,
-                   "longer slices pass to the host and back in parts of {} elements, through {} "
-                   "buffers down and {} up\n",
-                   plan.update_part, plan.relay_slots, plan.upload_slots);
+  print_parts(out, plan);
 }
 
 void print_memory(Text out, const Plan& plan, Memory memory) {

@@ -45,9 +45,6 @@ void check_offload(const Plan& plan, const Options& options) {
                     "offload to NVMe needs a folder on the disk to use: Options::nvme.folder");
   FLATSHARD_EXPECTS(!options.capturable,
                     "capturable: what rests off the device cannot be part of a captured step");
-  FLATSHARD_EXPECTS(
-      options.pinned_budget >= 0,
-      fmt::format("pinned_budget is {}, not a count of bytes", options.pinned_budget));
 }
 
 void check_step_in_backward(const Plan& plan, const Options& options) {
