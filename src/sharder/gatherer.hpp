@@ -5,8 +5,9 @@
 
 namespace flatshard::detail {
 
-/// Every gather runs on the gather stream; `use` makes the compute stream wait for it, `release`
-/// lets the ring slot be filled again once the compute stream got there. Nothing blocks the host.
+/// Every gather runs on the gather stream; `hold` makes the compute stream wait for it, `release`
+/// lets the ring slot be filled again once the compute stream got there. Nothing blocks the host
+/// but copies of pageable memory beside a CUDA device.
 class Gatherer {
  public:
   Gatherer(Runtime& runtime, Elements max_live);
@@ -49,8 +50,10 @@ class Gatherer {
     bool brought = false;     // from NVMe, into a buffer on the host
     int slot = -1;
     std::unique_ptr<Event> ready;      // recorded on the gather stream
-    std::unique_ptr<Event> published;  // the same, for always-whole flats
-    std::unique_ptr<Event> stepped;    // recorded on the reduce stream
+    std::unique_ptr<Event> published;  // on the gather stream; with offload, where nothing is sent
+                                       // to other ranks, on the stream that delivers
+    std::unique_ptr<Event> stepped;    // on the reduce stream; on the gather stream, of what is
+                                       // published through the device
     std::unique_ptr<Event> lifted;     // recorded on the upload stream
     std::unique_ptr<Event> lowered;    // recorded on the download stream
   };

@@ -45,14 +45,15 @@ class Reductions {
 };
 
 /// Everything runs on the reduce stream, updates in host memory on the host stream (publication on
-/// the gather stream); only wait() blocks.
+/// the gather stream). What blocks says so.
 class Stepper {
  public:
   /// What check_step lets pass.
   Stepper(Runtime& runtime, Gatherer& gatherer, GradientNorm& norm, GradientRelay& relay,
           const Optimizer& optimizer, const Options& options);
 
-  /// Replaces the hyper-parameters from the next update on; the functor's type must stay.
+  /// Replaces the hyper-parameters from the next update on; the functor's type must stay. When
+  /// capturable, blocks until the upload of those set four calls before is done.
   void set_optimizer(const Optimizer& optimizer);
 
   /// A whole step on the accumulated gradients; `takes_part` says per flat whether it was used.
@@ -83,7 +84,8 @@ class Stepper {
   void wait_for_earlier();
   /// Per hyper-parameter group, as it is applied.
   const std::vector<Optimizer>& group_optimizers() const { return group_optimizers_; }
-  /// Until the next set_optimizer(). As many as there are groups, of the same functor type.
+  /// Until the next set_optimizer(). As many as there are groups, of the same functor type. Blocks
+  /// as that does.
   void set_group_optimizers(const std::vector<Optimizer>& optimizers);
   /// While a step is captured it counts as none, and leaves no report.
   void begin_capture();

@@ -35,10 +35,12 @@ class CudaDevice final : public Device {
   std::string_view name() const override;
   MemoryResource& memory() override;
   MemoryResource& host_memory() override { return pinned(); }
-  /// Page-locked host memory: whole pages, no more than the bytes asked for need.
+  /// Page-locked host memory: whole pages, no more than the bytes asked for need. Blocks that are
+  /// given back stay locked, for the next that needs as many pages, until the device goes; it
+  /// counts the bytes asked for, and not these.
   MemoryResource& pinned();
-  /// From pageable memory it blocks the host until the stream has come there; with offload, from
-  /// its beginning.
+  /// From or to pageable memory it blocks the host until the stream has come there; from it, with
+  /// offload, before the copy is issued.
   void copy(const void* source, void* destination, Bytes bytes, StreamRef stream) override;
   /// A stream of the highest priority, for collectives and the step beside the user's kernels.
   std::unique_ptr<Stream> make_stream() override;

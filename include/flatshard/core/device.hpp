@@ -28,7 +28,7 @@ class Device {
   /// Accounted memory of this device.
   virtual MemoryResource& memory() = 0;
   /// Accounted memory of the host that this device copies from and to without anybody waiting
-  /// (CUDA: pinned, exactly the bytes asked for).
+  /// (CUDA: pinned, in whole pages, which stay locked until the device goes: CudaDevice::pinned).
   virtual MemoryResource& host_memory() = 0;
   /// Copies between two places, each in memory() or host_memory(). Only enqueues. Other host memory
   /// is taken too, but then a CUDA device may block the host until it has been read or written.

@@ -23,9 +23,10 @@ enum class StreamForm { Inline, Threaded };
 /// asked for.
 class HostStream : public Stream {
  public:
-  /// Runs `task` after everything issued before it. Blocks only while the queue is full (and, see
-  /// above, to report an error). Allocates nothing: a task holds its captures in place, see
-  /// Task::capacity.
+  /// Runs `task` after everything issued before it. A task holds its captures in place, see
+  /// Task::capacity; a threaded stream's queue grows. When it is full, enqueue blocks until it is
+  /// empty and doubles it (up to 65536 tasks, 18 MB), which may throw std::bad_alloc; at that size
+  /// it blocks until there is room. Otherwise it blocks only to report an error, see above.
   virtual void enqueue(Task task) = 0;
 
   /// While a host stream destroys a task unrun: the error because of which it does so. Otherwise

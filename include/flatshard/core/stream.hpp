@@ -25,7 +25,8 @@ class Event {
 };
 
 /// An ordered queue of work. Nothing here blocks the host but synchronize() (and, for an inline
-/// host stream, the work itself). Thread-safety: one thread issues work at a time.
+/// host stream, the work itself; for a threaded one, a full queue). Thread-safety: one thread
+/// issues work at a time.
 class Stream {
  public:
   virtual ~Stream() = default;

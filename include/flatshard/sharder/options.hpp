@@ -51,7 +51,8 @@ enum class BackwardPrefetch {
 /// slices; never block. Not called where nothing is trainable.
 using NormHook = std::function<void(double* measure, NormKind kind, StreamRef stream)>;
 
-/// Told once, at construction, by the rank's thread: what works, but not as well as it could.
+/// Told at construction, by the rank's thread: what works, but not as well as it could. Once of
+/// host memory that is not pinned, once of NVMe without io_uring.
 using WarningHandler = std::function<void(std::string_view message)>;
 
 /// No cap.
@@ -66,10 +67,11 @@ struct NvmeOptions {
   std::optional<IoBackend> backend = {};  // none: io_uring where it works, else threads
   int queue_depth = 16;                   // transfers in flight, of each file
   Bytes block_bytes = 1 << 20;            // per transfer and checksum; a multiple of 4096
-  int buffers = 3;                        // units in memory at once; with 3, reading, work and
-                                          // writing overlap
-  bool direct = true;                     // past the page cache, where the file system can
-  FileOperations* operations = nullptr;   // must outlive the Sharder; none: the system's
+  int buffers = 3;                       // for each of the two files: units in memory at once, each
+                                         // buffer as large as the largest (Role::Staging); with 3,
+                                         // reading, work and writing overlap
+  bool direct = true;                    // past the page cache, where the file system can
+  FileOperations* operations = nullptr;  // must outlive the Sharder; none: the system's
   /// For tests: what it makes of a file's transfer queue is used in its place.
   std::function<std::unique_ptr<TransferQueue>(std::unique_ptr<TransferQueue>)> decorate = {};
 };
@@ -91,12 +93,13 @@ struct Options {
   bool step_in_backward = false;  // update each unit as soon as its gradient is reduced (on the
                                   // host, some at the end of backward); not with clipping, loss
                                   // scaling, OnNonFinite::Skip, skip_when_unused
-  Elements update_part = Elements{1} << 21;  // with the optimizer in host memory, a slice of more
-                                             // elements is stepped with in parts of so many: the
-                                             // new parameters go up, and in a step in backward
-                                             // gradients come down, through four pinned buffers
-                                             // each, which should fit the last cache. A multiple
-                                             // of 1024 is best; 0: never in parts
+  /// With the optimizer in host memory, slices of more elements pass in parts of so many, through
+  /// four buffers for each direction (Role::Staging, pinned as far as the budget goes), which
+  /// should fit the last cache. Up go new parameters that the host rounds and that rest on the
+  /// device; down come, in a step in backward of one micro-step, gradients that are stored in the
+  /// dtype in which they are reduced, of units that train one flat. A multiple of 1024 is best; 0:
+  /// never in parts.
+  Elements update_part = Elements{1} << 21;
   std::optional<ScaleSettings> loss_scale = {};  // for the rule that the precision policy names;
                                                  // none: the rule's defaults (static: 65536)
   std::vector<GroupOptions> groups =

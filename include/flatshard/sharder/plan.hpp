@@ -36,7 +36,7 @@ enum class Role {
   Control,          // step control, reports, norm values
   RegisteredData,   // registered buffers of the model
   ReducedGradient,  // own slice beside an optimizer on the host, where sums are formed elsewhere
-  Staging           // what is on its way between device and host
+  Staging           // what is on its way between device, host and NVMe
 };
 /// Number of roles.
 inline constexpr int role_count = 16;
@@ -237,8 +237,9 @@ struct Plan {
   friend bool operator==(const Plan&, const Plan&) = default;
 };
 
-/// The Plan of a model under policies and options; throws UsageError on what cannot be done, with
-/// the names and numbers involved.
+/// The Plan of a model under policies and options; throws UsageError on what these, sizes and ranks
+/// do not allow, with the names and numbers involved. (What its steps could not do, with the
+/// optimizer or together with other options, is refused when a Sharder is made.)
 Plan make_plan(const Model& model, const PlanRequest& request, const Options& options);
 
 /// A table for people: bytes per role and tier, units, collectives of one step, promises.

@@ -14,8 +14,9 @@ namespace flatshard {
 ///
 /// Every rank makes the same calls in the same order. One thread per rank makes them. Calls only
 /// enqueue work (on an inline host stream it is done at once); those whose names say wait or
-/// synchronize (and construction, summon_full, assign, with NVMe initialize) block the host. step()
-/// waits for the report of the step before the last.
+/// synchronize (and construction, summon_full, assign) block the host. step() waits for the report
+/// of the step before the last. With parts on NVMe, or in pageable memory beside a CUDA device,
+/// initialize, forward, backward, step and their primitives may wait for the device as well.
 ///
 /// After an exception from a forward function the Sharder is as if the call had not been made;
 /// after one from a backward function the step must be dropped on every rank (discard_step).
@@ -141,8 +142,9 @@ class Sharder {
     std::forward<Function>(function)(gathered.weights());
   }
 
-  /// Reduces what is left, measures, clips, updates, publishes. Never waits for the device but for
-  /// the report of the step before the last; throws what that report says is an error.
+  /// Reduces what is left, measures, clips, updates, publishes. Waits for the report of the step
+  /// before the last, and throws what that says is an error; with parts on NVMe also for what was
+  /// read and, with the optimizer there, for all of backward.
   PendingReport step(const StepOptions& options = {}) { return {engine_, engine_.step(options)}; }
   /// Captures a whole step, its last call step(), into a CUDA graph; nothing of it runs or counts.
   /// Needs Options::capturable and a CUDA device, between steps; a step of the same calls must have
@@ -158,7 +160,8 @@ class Sharder {
   /// Drops the micro-steps since the last step, on every rank. With step_in_backward, units whose
   /// last backward is over have been updated, and stay so.
   void discard_step() { engine_.discard_step(); }
-  /// Hyper-parameters from the next step on; the optimizer's type must stay.
+  /// Hyper-parameters from the next step on; the optimizer's type must stay. With
+  /// Options::capturable waits for the upload of those set four calls before.
   void set_optimizer(const Optimizer& optimizer) { engine_.set_optimizer(optimizer); }
   /// The loss scale of this step's backward, in device memory; 1 without loss scaling. Read it in a
   /// forward or backward function, or on the compute stream after one: before, the last step may
