@@ -5,16 +5,16 @@
 #include <map>
 
 #include "../../../src/sharder/plan_build.hpp"
+#include "offload.hpp"
 #include "plan_cases.hpp"
 
 using namespace flatshard_test;
+using sharder_test::all_on_host;
+using sharder_test::offloads;
+using sharder_test::optimizer_on_host;
+using sharder_test::parameters_on_host;
 
 namespace {
-
-constexpr OffloadTraits all_on_host{Tier::Host, Tier::Host};
-constexpr OffloadTraits optimizer_on_host{Tier::Device, Tier::Host};
-constexpr OffloadTraits parameters_on_host{Tier::Host, Tier::Device};
-constexpr std::array offloads{all_on_host, optimizer_on_host, parameters_on_host};
 
 constexpr Elements many = 1 << 20;  // P, elements, in two modules
 

@@ -160,12 +160,17 @@ TEST_CASE("offload: one hash at random options") {
 TEST_CASE("offload: the policy's type says the same as the option") {
   using Offloaded = Sharder<strategy::FullShard, precision::Full<float>,
                             offload::Place<offload::Device, offload::Cpu>>;
+  using Resident = Sharder<strategy::FullShard, precision::Full<float>, offload::None>;
   const TestModel test;
   Options options;
   options.groups = {{}, {}};
   const Plan by_type = Offloaded::plan_for(test.model, AdamW{}, 2, options);
   CHECK(by_type.request.offload == optimizer_on_host);
   CHECK(by_type.arena_bytes > 0);
+  CHECK_FALSE(Resident::plan_for(test.model, AdamW{}, 2, options) == by_type);
+  Options chosen = options;
+  chosen.offload = optimizer_on_host;
+  CHECK(Resident::plan_for(test.model, AdamW{}, 2, chosen) == by_type);
   ThreadWorld(2).run([&](Communicator& communicator) {
     Options mine = options;
     HostDevice device;
@@ -174,6 +179,11 @@ TEST_CASE("offload: the policy's type says the same as the option") {
     CHECK(sharder.plan() == by_type);
     sharder.initialize(init::normal{0.5, 1});
     const std::uint64_t hash = params_hash(sharder);
+    mine.offload = optimizer_on_host;
+    Resident by_option(communicator, test.model, AdamW{}, mine);
+    CHECK(by_option.plan() == by_type);
+    by_option.initialize(init::normal{0.5, 1});
+    CHECK(params_hash(by_option) == hash);
     mine.offload = parameters_on_host;
     Offloaded other(communicator, test.model, AdamW{}, mine);
     CHECK(other.plan().request.offload == parameters_on_host);

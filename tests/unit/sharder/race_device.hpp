@@ -94,7 +94,10 @@ class RaceStream final : public HostStream {
       : history_(history), number(static_cast<int>(history.streams.size())) {
     history.streams.emplace_back();
   }
-  void enqueue(Task task) override { inline_.enqueue(std::move(task)); }
+  void enqueue(Task task) override {
+    const Running here(*this);
+    inline_.enqueue(std::move(task));
+  }
   void record(Event& event) override {
     auto& mark = static_cast<RaceEvent&>(event);
     join(clock(), history_.host);
@@ -116,7 +119,23 @@ class RaceStream final : public HostStream {
     history_.work.push_back({std::move(name), number, clock(), std::move(accesses)});
   }
 
+  /// Whose task this thread runs; null: of none.
+  static RaceStream* running() { return running_; }
+
  private:
+  /// While a task of the stream runs, in the thread that issued it.
+  class Running {
+   public:
+    explicit Running(RaceStream& stream) : outer_(std::exchange(running_, &stream)) {}
+    ~Running() { running_ = outer_; }
+    Running(const Running&) = delete;
+    Running& operator=(const Running&) = delete;
+
+   private:
+    RaceStream* outer_;
+  };
+  static inline thread_local RaceStream* running_ = nullptr;
+
   Clock& clock() { return history_.streams[static_cast<std::size_t>(number)]; }
   History& history_;
   InlineStream inline_;
@@ -125,9 +144,12 @@ class RaceStream final : public HostStream {
   const int number;  // streams are counted as they are made: compute, gather, reduce
 };
 
-/// Writes work down on a stream of a RaceDevice.
+/// Writes work down on a stream of a RaceDevice. What a task does on another, inline stream is work
+/// of the task's.
 inline void note(StreamRef stream, std::string name, std::vector<Access> accesses) {
-  static_cast<RaceStream&>(stream.get()).add(std::move(name), std::move(accesses));
+  auto* own = dynamic_cast<RaceStream*>(&stream.get());
+  if (own == nullptr) own = RaceStream::running();
+  if (own != nullptr) own->add(std::move(name), std::move(accesses));
 }
 
 class RaceDevice final : public Device, private KernelTable {
