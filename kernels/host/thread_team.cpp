@@ -26,6 +26,9 @@ struct alignas(64) ThreadTeam::Worker {
 
 ThreadTeam::ThreadTeam(int threads, std::vector<int> cores)
     : cores_(std::move(cores)),
+      spinning_(threads <= static_cast<int>(std::thread::hardware_concurrency())
+                    ? between_calls
+                    : std::chrono::microseconds(0)),
       workers_count_(std::max(threads, 1) - 1),
       workers_(std::make_unique<Worker[]>(static_cast<std::size_t>(workers_count_))) {
   for (int i = 0; i < workers_count_; ++i) start(i);
@@ -78,7 +81,7 @@ void ThreadTeam::share(int parts, const void* context, Part function) {
   unfinished_.store(parts - 1);
   for (int i = 0; i + 1 < parts; ++i) workers_.get()[i].wake();
   function(context, 0, parts);
-  caller_.wait([this] { return unfinished_.load() == 0; }, between_calls);
+  caller_.wait([this] { return unfinished_.load() == 0; }, spinning_);
 }
 
 void ThreadTeam::work(int index) noexcept {
@@ -86,7 +89,7 @@ void ThreadTeam::work(int index) noexcept {
   const OnCore own(core_of(index + 1));
   Worker& self = workers_.get()[index];
   for (std::uint32_t seen = 0;; ++seen) {
-    self.parking.wait([&] { return self.ticket.load() != seen; }, between_calls);
+    self.parking.wait([&] { return self.ticket.load() != seen; }, spinning_);
     if (stopping_) return;
     function_(context_, index + 1, parts_);
     if (unfinished_.fetch_sub(1) == 1) caller_.notify();

@@ -97,6 +97,7 @@ class ThreadTeam {
   void work(int index) noexcept;
 
   std::vector<int> cores_;
+  std::chrono::microseconds spinning_;  // none in a team of more threads than cores
   int workers_count_;
   std::unique_ptr<Worker[]> workers_;
   std::atomic<bool> busy_{false};

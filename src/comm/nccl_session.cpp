@@ -137,11 +137,21 @@ void NcclSession::throw_failure() const {
 /// In one group: aborting one after the other waits for kernels of the next.
 void NcclSession::abort_all() noexcept {
   if (members_.empty()) return;
+  announce_abort();
   static_cast<void>(ncclGroupStart());
   for (const Member& member : members_)
     if (member.owned) static_cast<void>(ncclCommAbort(member.communicator));
   static_cast<void>(ncclGroupEnd());
   members_.clear();
+}
+
+/// To who waits for the device without polling: a lane of its host.
+void NcclSession::announce_abort() noexcept {
+  DeviceMonitors* const device = as_cuda_stream(*stream_).monitors()->device();
+  device->note_abort(std::make_exception_ptr(
+      failure_ ? CommunicationError(failure_->rank, failure_->message, {__FILE__, __LINE__})
+               : CommunicationError(world_rank_, "left its communicators while they were in use",
+                                    {__FILE__, __LINE__})));
 }
 
 void NcclSession::add(ncclComm_t communicator, bool owned) {
@@ -160,6 +170,7 @@ void NcclSession::remove(ncclComm_t communicator, bool unwinding) noexcept {
   if (!owned) return;
   const bool ends = !unwinding && !failure_ &&
                     ends_within(communicator, ncclCommFinalize(communicator), farewell);
+  if (!ends) announce_abort();
   static_cast<void>(ends ? ncclCommDestroy(communicator) : ncclCommAbort(communicator));
 }
 

@@ -79,6 +79,7 @@ class NcclSession final : public StreamMonitor {
 
   [[noreturn]] void throw_failure() const;
   void abort_all() noexcept;
+  void announce_abort() noexcept;
   void poll_nccl();
   void poll_patience(std::chrono::steady_clock::duration waited);
   std::string last_call() const;

@@ -74,20 +74,20 @@ const CudaOptions& CudaDevice::options() const { return parts_->options; }
 void CudaDevice::copy(const void* source, void* destination, Bytes bytes, StreamRef stream) {
   if (bytes == 0 || source == destination) return;
   const auto native = static_cast<cudaStream_t>(cuda_stream(stream));
-  // The driver may take what is pageable at once, though a lane has yet to write it.
-  if (detail::is_offloaded_pageable(source)) stream->synchronize();
+  // The driver may take what is pageable at once, though a lane has yet to write it; and until the
+  // stream comes there it blocks, without a look at collectives that may never end.
+  if (detail::is_offloaded_pageable(source) || detail::is_offloaded_pageable(destination))
+    stream->synchronize();
   FLATSHARD_CHECK_CUDA(cudaMemcpyAsync(destination, source, static_cast<std::size_t>(bytes),
                                        cudaMemcpyDefault, native));
 }
 
 std::unique_ptr<Stream> CudaDevice::make_stream() {
-  auto stream = std::make_unique<detail::CudaStream>(parts_->ordinal, parts_->priority);
-  parts_->monitors->add(stream->monitors());
-  return stream;
+  return std::make_unique<detail::CudaStream>(parts_->ordinal, parts_->priority, parts_->monitors);
 }
 
 std::unique_ptr<Stream> CudaDevice::make_compute_stream() {
-  return std::make_unique<detail::CudaStream>(parts_->ordinal, 0);
+  return std::make_unique<detail::CudaStream>(parts_->ordinal, 0, parts_->monitors);
 }
 
 std::unique_ptr<Stream> CudaDevice::make_host_side_stream() {

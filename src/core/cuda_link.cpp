@@ -12,7 +12,8 @@ CudaLink::CudaLink(int ordinal, int priority, PinnedCounters& counters,
       follower_(ordinal, priority),
       arrivals_(counters.take()),
       departures_(counters.take()),
-      followed_(arrivals_.value->load()) {}
+      followed_(arrivals_.value->load()),
+      aborts_before_(monitors_->aborts()) {}
 
 CudaLink::~CudaLink() {
   const cudaError_t state = cudaStreamQuery(follower_.native());
@@ -43,6 +44,10 @@ void CudaLink::mark(Event& event, std::uint64_t target) {
 void CudaLink::poll(std::chrono::steady_clock::duration waited) {
   follower_.check();
   monitors_->poll(waited);
+}
+
+void CudaLink::expect_intact() const {
+  if (monitors_->aborts() != aborts_before_) std::rethrow_exception(monitors_->abort_reason());
 }
 
 }  // namespace flatshard::detail

@@ -21,6 +21,7 @@ class CudaLink final : public LaneLink, public std::enable_shared_from_this<Cuda
   std::uint64_t follow(Event& event) override;
   void mark(Event& event, std::uint64_t target) override;
   void poll(std::chrono::steady_clock::duration waited) override;
+  void expect_intact() const override;
   const std::atomic<std::uint64_t>& arrivals() const override { return *arrivals_.value; }
   std::atomic<std::uint64_t>& departures() override { return *departures_.value; }
 
@@ -37,6 +38,7 @@ class CudaLink final : public LaneLink, public std::enable_shared_from_this<Cuda
   CudaStream follower_;
   PinnedCounter arrivals_, departures_;
   std::uint64_t followed_;
+  std::uint64_t aborts_before_;
 };
 
 }  // namespace flatshard::detail

@@ -30,6 +30,7 @@ void StreamMonitors::add(const std::shared_ptr<StreamMonitor>& monitor) {
 }
 
 void StreamMonitors::poll(Clock::duration waited) const {
+  if (device_ != nullptr) return device_->poll(waited);
   for (const auto& monitor : monitors_) monitor->poll(waited);
 }
 
@@ -39,12 +40,35 @@ void DeviceMonitors::add(const std::shared_ptr<const StreamMonitors>& of_stream)
   streams_.push_back(of_stream);
 }
 
+bool DeviceMonitors::empty() const {
+  std::size_t at = 0;
+  while (const auto stream = next(at))
+    if (!stream->monitors_.empty()) return false;
+  return true;
+}
+
 void DeviceMonitors::poll(Clock::duration waited) const {
-  std::unique_lock lock(mutex_);
-  const auto streams = streams_;
-  lock.unlock();
-  for (const auto& stream : streams)
-    if (const auto monitors = stream.lock()) monitors->poll(waited);
+  std::size_t at = 0;
+  while (const auto stream = next(at))
+    for (const auto& monitor : stream->monitors_) monitor->poll(waited);
+}
+
+std::shared_ptr<const StreamMonitors> DeviceMonitors::next(std::size_t& at) const {
+  const std::lock_guard lock(mutex_);
+  while (at < streams_.size())
+    if (auto stream = streams_[at++].lock()) return stream;
+  return nullptr;
+}
+
+void DeviceMonitors::note_abort(const std::exception_ptr& reason) noexcept {
+  const std::lock_guard lock(mutex_);
+  abort_reason_ = reason;
+  ++aborts_;
+}
+
+std::exception_ptr DeviceMonitors::abort_reason() const noexcept {
+  const std::lock_guard lock(mutex_);
+  return abort_reason_;
 }
 
 // Queries in a tight loop first, for waits of microseconds; monitors look at other processes, so
@@ -93,7 +117,9 @@ bool CudaEvent::is_complete() const {
   return true;
 }
 
-CudaStream::CudaStream(int ordinal, int priority) {
+CudaStream::CudaStream(int ordinal, int priority, std::shared_ptr<DeviceMonitors> device)
+    : monitors_(std::make_shared<StreamMonitors>(std::move(device))) {
+  if (monitors_->device() != nullptr) monitors_->device()->add(monitors_);
   const CudaDeviceGuard guard(ordinal);
   FLATSHARD_CHECK_CUDA(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, priority));
 }

@@ -3,10 +3,13 @@
 
 #include <flatshard/core/stream.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "cuda_check.hpp"
@@ -21,27 +24,47 @@ class StreamMonitor {
   virtual void poll(std::chrono::steady_clock::duration waited) = 0;
 };
 
-/// Those of one stream.
-class StreamMonitors {
- public:
-  void add(const std::shared_ptr<StreamMonitor>& monitor);
-  bool empty() const { return monitors_.empty(); }
-  void poll(std::chrono::steady_clock::duration waited) const;
-
- private:
-  std::vector<std::shared_ptr<StreamMonitor>> monitors_;
-};
+class StreamMonitors;
 
 /// Those of all streams of one device. Thread-safe.
 class DeviceMonitors {
  public:
   void add(const std::shared_ptr<const StreamMonitors>& of_stream);
+  bool empty() const;  // nothing to poll
   /// By the thread whose streams they are.
   void poll(std::chrono::steady_clock::duration waited) const;
 
+  /// Collectives of the device are about to be aborted for `reason`: their kernels end, and what
+  /// streams do after them has nothing to work on.
+  void note_abort(const std::exception_ptr& reason) noexcept;
+  /// How often; a thread that has seen work of a stream end sees every abort that ended it.
+  std::uint64_t aborts() const noexcept { return aborts_.load(); }
+  std::exception_ptr abort_reason() const noexcept;  // the last
+
  private:
+  std::shared_ptr<const StreamMonitors> next(std::size_t& at) const;  // null: no more
+
   mutable std::mutex mutex_;
   std::vector<std::weak_ptr<const StreamMonitors>> streams_;
+  std::exception_ptr abort_reason_;
+  std::atomic<std::uint64_t> aborts_{0};
+};
+
+/// Those of one stream. Whoever waits for it polls those of its whole device, if it knows that: its
+/// work may come after theirs.
+class StreamMonitors {
+ public:
+  explicit StreamMonitors(std::shared_ptr<DeviceMonitors> device = nullptr)
+      : device_(std::move(device)) {}
+  void add(const std::shared_ptr<StreamMonitor>& monitor);
+  bool empty() const { return device_ != nullptr ? device_->empty() : monitors_.empty(); }
+  void poll(std::chrono::steady_clock::duration waited) const;
+  DeviceMonitors* device() const { return device_.get(); }
+
+ private:
+  friend class DeviceMonitors;
+  std::shared_ptr<DeviceMonitors> device_;
+  std::vector<std::shared_ptr<StreamMonitor>> monitors_;
 };
 
 /// Blocks until `query` says cudaSuccess, polling the monitors; throws what either says.
@@ -70,10 +93,11 @@ class CudaEvent final : public Event {
 
 class CudaStream final : public Stream {
  public:
-  /// A stream of its own, which no default stream waits for.
-  CudaStream(int ordinal, int priority);
+  /// A stream of its own, which no default stream waits for; `device`: what it polls with.
+  CudaStream(int ordinal, int priority, std::shared_ptr<DeviceMonitors> device = nullptr);
   /// Somebody else's.
-  explicit CudaStream(cudaStream_t stream) : stream_(stream), owned_(false) {}
+  explicit CudaStream(cudaStream_t stream)
+      : stream_(stream), owned_(false), monitors_(std::make_shared<StreamMonitors>()) {}
   ~CudaStream() override;
 
   /// Of an event and a stream of which one belongs to a graph that is being captured and the other
@@ -96,7 +120,7 @@ class CudaStream final : public Stream {
 
   cudaStream_t stream_ = nullptr;
   bool owned_ = true;
-  std::shared_ptr<StreamMonitors> monitors_ = std::make_shared<StreamMonitors>();
+  std::shared_ptr<StreamMonitors> monitors_;
 };
 
 /// The CUDA stream behind `stream`; throws UsageError when it is none.

@@ -10,12 +10,13 @@ DeviceLane::DeviceLane(std::shared_ptr<LaneLink> link)
       thread_([this](std::chrono::steady_clock::duration waited) { look_up(waited); }) {}
 
 void DeviceLane::record(Event& event) {
-  const std::uint64_t target = ++marks_;
-  link_->mark(event, target);
+  const std::uint64_t target = marks_ + 1;
   thread_.enqueue_always([this, target] {
     // Sequentially consistent: also what kernels wrote past the cache is there before the number.
     link_->departures().store(target, std::memory_order_seq_cst);
   });
+  marks_ = target;  // once somebody will store it
+  link_->mark(event, target);
 }
 
 void DeviceLane::wait(Event& event) {
@@ -27,6 +28,7 @@ void DeviceLane::await(std::uint64_t target) const {
   const auto arrived = [&] { return link_->arrivals().load() >= target; };
   wait_in_turns([&] { return arrived() || given_up_.load(); }, [](auto) {});
   if (!arrived()) std::rethrow_exception(failure_);
+  link_->expect_intact();
 }
 
 void DeviceLane::look_up(std::chrono::steady_clock::duration waited) noexcept {

@@ -46,6 +46,9 @@ class LaneLink {
   /// Throws when what the device was given has failed or will not end; `waited` is how long the
   /// issuing thread has waited.
   virtual void poll(std::chrono::steady_clock::duration waited) = 0;
+  /// By the lane's thread, once arrivals() has reached what it waited for: throws when that may be
+  /// because the work before was aborted.
+  virtual void expect_intact() const = 0;
   virtual const std::atomic<std::uint64_t>& arrivals() const = 0;  // the device stores
   virtual std::atomic<std::uint64_t>& departures() = 0;            // the lane stores
 };

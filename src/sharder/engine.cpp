@@ -62,12 +62,16 @@ Engine::~Engine() = default;
 const Plan& Engine::plan() const { return parts_->runtime.plan; }
 const Model& Engine::model() const { return parts_->model; }
 Device& Engine::device() const { return parts_->runtime.device; }
+bool Engine::has_pinned_memory() const { return parts_->runtime.has_pinned(); }
 Stream& Engine::compute_stream() const { return parts_->runtime.compute; }
 const float* Engine::loss_scale() const { return parts_->stepper.loss_scale(); }
 StepReport Engine::wait(std::int64_t step) { return parts_->stepper.wait(step); }
 Elements Engine::peak_gathered_elements() const { return parts_->gatherer.peak_live_elements(); }
 
-void Engine::set_optimizer(const Optimizer& optimizer) { parts_->stepper.set_optimizer(optimizer); }
+void Engine::set_optimizer(const Optimizer& optimizer) {
+  parts_->update_late_units();
+  parts_->stepper.set_optimizer(optimizer);
+}
 
 void Engine::begin_micro_step(const MicroStepOptions& options) {
   parts_->expect_no_open_call("micro_step()");
@@ -131,6 +135,7 @@ void Engine::leave(Phase phase, int module, bool completed) {
 
 void Engine::hold(int module) {
   parts_->prepare();
+  parts_->update_late_units();
   const std::vector<int>& units = parts_->touched(module);
   std::size_t held = 0;
   try {
@@ -203,23 +208,31 @@ std::int64_t Engine::step(const StepOptions& options) {
   parts.close_micro_step();
   parts.gatherer.expect_released();
   parts.stepper.wait_for_earlier();
-  parts.runtime.wait_for_nvme();  // or another rank would take part in a step of bad data
   detail::Divisor divisor = parts.default_divisor();
   if (options.gradient_divisor != 0) divisor.value = options.gradient_divisor;
   divisor.device = options.device_gradient_divisor;
-  parts.order_parameter_writes();
-  const std::int64_t number = parts.options.step_in_backward
-                                  ? parts.stepper.end_step(divisor)
-                                  : parts.stepper.step(divisor, parts.takes_part);
-  parts.gatherer.invalidate();
-  parts.reducer.stepped();
-  std::fill(parts.takes_part.begin(), parts.takes_part.end(), false);
-  parts.micro_step = -1;
-  parts.last = false;
+  std::int64_t number = 0;
+  parts.breaking_step("step()", [&] { number = parts.update(divisor); });
   return number;
 }
 
-void Engine::synchronize() { parts_->runtime.synchronize(); }
+std::int64_t Engine::Parts::update(const detail::Divisor& divisor) {
+  runtime.wait_for_nvme();  // or another rank would take part in a step of bad data
+  order_parameter_writes();
+  const std::int64_t number =
+      options.step_in_backward ? stepper.end_step(divisor) : stepper.step(divisor, takes_part);
+  gatherer.invalidate();
+  reducer.stepped();
+  std::fill(takes_part.begin(), takes_part.end(), false);
+  micro_step = -1;
+  last = false;
+  return number;
+}
+
+void Engine::synchronize() {
+  parts_->update_late_units();
+  parts_->runtime.synchronize();
+}
 
 void Engine::read(const void* source, void* destination, Bytes bytes) {
   synchronize();

@@ -14,13 +14,14 @@ void Engine::Parts::expect_no_open_call(const char* call) const {
 void Engine::Parts::prepare_writes(const char* call) {
   expect_no_open_call(call);
   gatherer.expect_released();
+  update_late_units();
   order_parameter_writes();
   if (runtime.offloads()) runtime.join();
 }
 
 void Engine::Parts::prepare() {
-  FLATSHARD_EXPECTS(broken.empty(), broken + ": call discard_step() on every rank before going on");
   runtime.check();
+  FLATSHARD_EXPECTS(broken.empty(), broken + ": call discard_step() on every rank before going on");
   runtime.put_back_and_wait();
   state_writes = false;
   if (stale) refresh();
@@ -119,6 +120,10 @@ void Engine::Parts::mark_used(int module) {
 }
 
 void Engine::Parts::close_unit(int unit) {
+  breaking_step("the reduction of a unit", [&] { finish_unit(unit); });
+}
+
+void Engine::Parts::finish_unit(int unit) {
   const bool updates = last && options.step_in_backward;
   if (updates && runtime.parameter_slots) runtime.disk.synchronize();  // what backward has read
   const bool at_once = updates && stepper.decide_next();
@@ -131,6 +136,14 @@ void Engine::Parts::close_unit(int unit) {
 
 detail::Divisor Engine::Parts::default_divisor() const {
   return {static_cast<double>(runtime.plan.world) * (micro_step + 1), nullptr};
+}
+
+void Engine::Parts::update_late_units() {
+  if (!stepper.leaves_units()) return;
+  breaking_step("the update of a unit", [this] {
+    order_parameter_writes();
+    stepper.update_late_units();
+  });
 }
 
 void Engine::Parts::order_parameter_writes() {

@@ -68,7 +68,7 @@ struct Engine::Parts {
   void expect_no_open_call(const char* call) const;
   /// Masters are about to be set outside a step: nobody may be looking at them.
   void prepare_writes(const char* call);
-  /// Throws when the step is broken or a stream has failed; refreshes stale copies.
+  /// Throws when a stream has failed or the step is broken; refreshes stale copies.
   void prepare();
   void open_micro_step(bool is_last);
   void close_micro_step();
@@ -79,7 +79,23 @@ struct Engine::Parts {
   void open_gradients(int module, int unit);
   void mark_used(int module);
   void close_unit(int unit);
+  /// Reduces its gradients, and updates it if the step is in backward.
+  void finish_unit(int unit);
+  /// Runs what cannot be run again when it throws: then the step must be discarded.
+  template <class Act>
+  void breaking_step(const char* what, const Act& act) {
+    try {
+      act();
+    } catch (...) {
+      broken = std::string(what) + " did not complete";
+      throw;
+    }
+  }
+  std::int64_t update(const detail::Divisor& divisor);
   detail::Divisor default_divisor() const;
+  /// What a step in backward has left to be updated: before anything is set that it would meet, or
+  /// read that it changes.
+  void update_late_units();
   /// Parameters are about to be written by the reduce stream.
   void order_parameter_writes();
   void take(const void* source, DType dtype, void* destination, DType to, Elements count,

@@ -46,6 +46,7 @@ const std::vector<Optimizer>& Engine::group_optimizers() const {
 }
 
 void Engine::set_group_optimizers(const std::vector<Optimizer>& optimizers) {
+  parts_->update_late_units();
   parts_->stepper.set_group_optimizers(optimizers);
 }
 

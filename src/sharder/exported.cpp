@@ -9,7 +9,7 @@ dlpack::DLDevice place_of(const Engine& engine, const Block* block) {
   Device& device = engine.device();
   if (block == nullptr || block->memory == Memory::Device) return dlpack::device_of(device);
   const bool pinned = block->memory == Memory::Pinned && device.kind() == DeviceKind::Cuda &&
-                      device.host_memory().allocated() >= engine.plan().pinned_bytes;
+                      engine.has_pinned_memory();
   return {pinned ? dlpack::DeviceType::CudaHost : dlpack::DeviceType::Cpu, 0};
 }
 

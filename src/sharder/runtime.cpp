@@ -60,6 +60,15 @@ Runtime::Runtime(Communicator& world_communicator, Plan made_plan, Device& on,
   if (const Block* exchange = plan.block(Role::Exchange, 0))
     for (Communicator* communicator : {&shard, &replicas})
       communicator->lend_scratch(address(Role::Exchange, 0), exchange->bytes);
+  try {
+    zero_arenas();
+  } catch (...) {  // no destructor waits for what was enqueued
+    drain();
+    throw;
+  }
+}
+
+void Runtime::zero_arenas() {
   kernels.zero(arena(), plan.arena_bytes, reduce);
   for (const Memory memory : {Memory::Pinned, Memory::Pageable})
     if (plan.bytes(memory) > 0)
@@ -73,8 +82,9 @@ Buffer Runtime::take_pinned(std::string& warning) {
   try {
     return {device.host_memory(), plan.pinned_bytes};
   } catch (const MemoryError& error) {
-    warning =
-        fmt::format("{} bytes of host memory are pageable: {}", plan.pinned_bytes, error.what());
+    warning += fmt::format("{}{} bytes that the Plan pins are pageable: {}",
+                           warning.empty() ? "" : "; ", plan.pinned_bytes, error.what());
+    pinned_ = false;
     return {pageable_memory_, plan.pinned_bytes};
   }
 }
@@ -147,11 +157,13 @@ void Runtime::check() {
   for (Stream* stream : {&upload, &download, &host, &disk}) stream->check();
 }
 
+// A user's compute stream comes last: what it waits for may never end, and only who waits for the
+// others notices.
 void Runtime::synchronize() {
-  compute.synchronize();
   for (Stream* stream : {&gather, &reduce}) stream->synchronize();
-  if (!offloads()) return;
-  for (Stream* stream : {&upload, &download, &host, &disk}) stream->synchronize();
+  if (offloads())
+    for (Stream* stream : {&upload, &download, &host, &disk}) stream->synchronize();
+  compute.synchronize();
 }
 
 Runtime::~Runtime() {
@@ -160,7 +172,7 @@ Runtime::~Runtime() {
 }
 
 void Runtime::drain() noexcept {
-  for (Stream* stream : {&compute, &gather, &reduce, &upload, &download, &host, &disk})
+  for (Stream* stream : {&gather, &reduce, &upload, &download, &host, &disk, &compute})
     settle(*stream);
 }
 

@@ -62,6 +62,7 @@ class Runtime {
   std::unique_ptr<Stream> own_disk_;                              // parameters on NVMe only
   std::unique_ptr<Communicator> own_shard_, own_replicas_, own_secondary_;
   HostMemory pageable_memory_;
+  bool pinned_ = true;
   std::array<Buffer, memory_count> arenas_;  // by Memory
 
  public:
@@ -88,6 +89,8 @@ class Runtime {
   /// An address for flats without elements: not null, and nobody reads or writes there.
   std::byte* nothing() const { return static_cast<std::byte*>(arena()); }
   void* arena() const { return arenas_[0].data(); }
+  /// What the Plan pins is pinned: the device could have as much.
+  bool has_pinned() const { return pinned_; }
   /// Something rests elsewhere than on the device.
   bool offloads() const { return plan.request.offload != OffloadTraits{}; }
   Lane lane(Tier tier) const {
@@ -122,6 +125,7 @@ class Runtime {
   FlatMemory locate(int index) const;
   Buffer take_pinned(std::string& warning);
   void take_host_memory(const WarningHandler& on_warning);
+  void zero_arenas();
   void open_files(const Options& options);
   std::unique_ptr<SlotRing> open_file(const NvmeFile& file, const NvmeOptions& options,
                                       Stream& stream, int owner, int index);

@@ -71,6 +71,10 @@ class Stepper {
   /// Updates what update_unit() left until the end, and publishes what it could not. Of end_step(),
   /// and of a step that is discarded: ranks may have left different units.
   void finish_updates();
+  /// Some of them wait, or all of them are made now: which do is known to this rank alone, and must
+  /// not be seen.
+  bool leaves_units() const { return !late_units_.empty(); }
+  void update_late_units();
   std::int64_t end_step(Divisor divisor);
 
   /// Blocks until the report of step `number` is there; throws what it says is an error (once).
@@ -116,7 +120,6 @@ class Stepper {
   StepArguments arguments_of(int flat, const StepRun& run) const;
   void read_masters(int unit);
   void update_in_backward(int unit);
-  void update_late_units();
   void round_masters(int flat, Elements from, Elements count, std::byte* staged);
   /// In host memory, of the step that is slot `slot` of the rings.
   std::int64_t* host_takes_part(std::int64_t slot) const;
@@ -160,6 +163,7 @@ class Stepper {
   std::unique_ptr<Event> updated_;    // recorded on the host stream
   std::optional<UpdatePace<>> pace_;  // none: every unit is updated when backward leaves it
   std::vector<int> late_units_;       // of this step, closed and not updated yet
+  int updated_late_ = 0;              // of this step
   std::unique_ptr<Event> written_;    // recorded on the disk stream
   std::unique_ptr<Event> decided_;    // recorded on the reduce stream
   std::array<Report, report_ring> reports_;

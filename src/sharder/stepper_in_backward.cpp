@@ -11,6 +11,7 @@ void Stepper::begin_step(Divisor divisor) {
   decide(control_->step, settings, divisor, static_cast<std::int64_t>(runtime_.plan.flats.size()),
          nullptr, nullptr);
   late_units_.clear();
+  updated_late_ = 0;
   if (pace_) pace_->begin_step();
 }
 
@@ -34,21 +35,20 @@ void Stepper::update_in_backward(int unit) {
 
 /// In the order in which the next forward needs them.
 void Stepper::update_late_units() {
-  if (!pace_) return;
-  HostStream& lane = host_stream(lane_.stream);
-  const int late = static_cast<int>(late_units_.size());
-  pace_->note_late(lane);
+  if (late_units_.empty()) return;
+  if (updated_late_ == 0) pace_->note_late(host_stream(lane_.stream));
+  updated_late_ += static_cast<int>(late_units_.size());
   std::sort(late_units_.rbegin(), late_units_.rend());
   while (!late_units_.empty()) {  // each once, also if issuing one throws
     const int unit = late_units_.back();
     late_units_.pop_back();
     update_in_backward(unit);
   }
-  pace_->note_end(lane, late);
 }
 
 void Stepper::finish_updates() {
   update_late_units();
+  if (pace_) pace_->note_end(host_stream(lane_.stream), updated_late_);
   for (int unit = 0; unit < static_cast<int>(runtime_.plan.units.size()); ++unit)
     gatherer_.publish_on_host(unit);
 }

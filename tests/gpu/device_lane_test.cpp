@@ -33,12 +33,15 @@ class FakeLink final : public detail::LaneLink {
     ++polls;
     if (broken) throw DeviceError("the device is gone");
   }
+  void expect_intact() const override {
+    if (aborted) throw CommunicationError(1, "out of ideas");
+  }
   const std::atomic<std::uint64_t>& arrivals() const override { return arrivals_; }
   std::atomic<std::uint64_t>& departures() override { return departures_; }
   void arrive() { ++arrivals_; }
 
   std::uint64_t followed = 0;
-  std::atomic<bool> broken{false};
+  std::atomic<bool> broken{false}, aborted{false};
   std::atomic<int> polls{0};
 
  private:
@@ -104,6 +107,19 @@ TEST_CASE("device lane: after a task failed, records are complete and waits stil
   CHECK(rig.event.is_complete());
   CHECK(!ran);
   rig.lane.check();
+}
+
+TEST_CASE("device lane: what a device did after collectives were aborted is not worked on") {
+  Rig rig;
+  bool ran = false;
+  rig.lane.wait(rig.event);
+  rig.lane.enqueue([&] { ran = true; });
+  rig.lane.record(rig.event);
+  rig.link->aborted = true;
+  rig.link->arrive();
+  CHECK_THROWS_AS(rig.lane.synchronize(), CommunicationError);
+  CHECK(!ran);
+  CHECK(rig.event.is_complete());
 }
 
 TEST_CASE("device lane: a device that fails ends the waits, whoever waits for the lane notices") {

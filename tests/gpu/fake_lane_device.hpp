@@ -64,6 +64,7 @@ class FakeLink final : public detail::LaneLink, public std::enable_shared_from_t
     static_cast<FakeEvent&>(event).target = target;
   }
   void poll(std::chrono::steady_clock::duration) override {}
+  void expect_intact() const override {}
   const std::atomic<std::uint64_t>& arrivals() const override { return arrivals_; }
   std::atomic<std::uint64_t>& departures() override { return departures_; }
 

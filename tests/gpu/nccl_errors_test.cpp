@@ -2,7 +2,9 @@
 #include <doctest/doctest.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <flatshard/core/host_stream.hpp>
 
+#include <atomic>
 #include <cstdlib>
 
 #include "conformance_errors.hpp"
@@ -103,6 +105,36 @@ TEST_CASE("nccl: abort reaches every rank; a wait that nothing ends has an end")
     });
     CHECK(stuck.find("did not end within 500 ms; the last collective was all_gather \"lonely\"") !=
           std::string::npos);
+  }
+}
+
+TEST_CASE("nccl: a lane of the host does not work on what an abort ended") {
+  if (most_ranks() < 2) return;
+  for (const bool by_lane : {true, false}) {
+    std::atomic<bool> worked{false};
+    const std::string run = message_of([&] {
+      NcclWorld(2, {.patience = 30s}).run([&](Communicator& comm) {
+        Device& device = *comm.device();
+        const Buffer memory(device.memory(), 1 << 20);
+        const auto stream = device.make_stream();
+        const auto lane = device.make_host_side_stream();
+        const auto event = device.make_event();
+        const auto reduce = [&](const char* label) {
+          comm.all_reduce(label, memory.data(), memory.data(), 1000, DType::Float32, DType::Float32,
+                          *stream);
+        };
+        reduce("first");
+        stream->synchronize();
+        if (comm.rank() == 1) throw std::runtime_error("out of ideas");
+        reduce("second");
+        stream->record(*event);
+        lane->wait(*event);
+        host_stream(*lane).enqueue([&] { worked = true; });
+        (by_lane ? lane : stream)->synchronize();
+      });
+    });
+    CHECK(run == "rank 1: out of ideas");
+    CHECK(!worked);
   }
 }
 

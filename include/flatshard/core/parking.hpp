@@ -55,6 +55,7 @@ class Parking {
   // Few turns unless asked for: threads may outnumber cores, and then whoever spins is in the way.
   template <class Condition>
   static bool spin(Condition& ready, Duration limit) {
+    if (ready()) return true;
     const auto start = std::chrono::steady_clock::now();
     do {
       for (int turn = 0; turn < 4; ++turn) {

@@ -73,6 +73,8 @@ class Engine {
   const Plan& plan() const;
   const Model& model() const;  // its copy
   Device& device() const;      // where it computes
+  /// What the Plan pins is pinned; else Options::on_warning was told of it.
+  bool has_pinned_memory() const;
   /// Of the model; throw UsageError when it has no such parameter or buffer.
   const ParameterSpec& parameter_spec(int parameter) const;
   /// Of the model; throws UsageError when it has no such buffer.

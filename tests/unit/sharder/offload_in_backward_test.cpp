@@ -5,6 +5,8 @@
 #include <flatshard/comm/solo.hpp>
 #include <flatshard/sharder/params_hash.hpp>
 
+#include <utility>
+
 #include "random.hpp"
 
 using namespace sharder_test;
@@ -121,4 +123,90 @@ TEST_CASE("offload: a step in backward leaves the units that are gathered ahead 
     return hash;
   };
   for (const OffloadTraits& offload : offloads) CHECK(hash_at(offload) == hash_at(none));
+}
+
+TEST_CASE("offload: what is set or read before step() meets no unit that was left for later") {
+  using Act = void (*)(Trainer&, const TestModel&, std::int64_t step, std::vector<double>& seen);
+  const std::array<Act, 5> acts{
+      [](Trainer& trainer, const TestModel&, std::int64_t step, std::vector<double>&) {
+        trainer.engine().set_optimizer(AdamW{.lr = step % 2 == 0 ? 0.1 : 0.01});
+      },
+      [](Trainer& trainer, const TestModel&, std::int64_t step, std::vector<double>&) {
+        const double lr = step % 2 == 0 ? 0.1 : 0.01;
+        trainer.engine().set_group_optimizers({AdamW{.lr = lr}, AdamW{.lr = lr / 2}});
+      },
+      [](Trainer& trainer, const TestModel& test, std::int64_t, std::vector<double>&) {
+        const std::vector<float> table(37 * 5, 0.25f);
+        trainer.engine().assign(test.table.index, table.data(), DType::Float32);
+      },
+      [](Trainer& trainer, const TestModel& test, std::int64_t, std::vector<double>& seen) {
+        for (const Parameter& weight : test.weights) {
+          const LocalShard local = trainer.engine().local(weight.index);
+          std::vector<float> master(static_cast<std::size_t>(local.count));
+          trainer.engine().read(local.master, master.data(), local.count * Bytes{4});
+          seen.insert(seen.end(), master.begin(), master.end());
+        }
+      },
+      [](Trainer& trainer, const TestModel& test, std::int64_t, std::vector<double>& seen) {
+        for (std::size_t block = 0; block < test.weights.size(); ++block)
+          trainer.evaluate(test.blocks[block], [&](const Views& views) {
+            const Values weights = views.weights(test.weights[block]);
+            for (Elements i = 0; i < weights.count; ++i) seen.push_back(weights.get(i));
+          });
+      }};
+  for (std::size_t act = 0; act < acts.size(); ++act)
+    for (const StrategyName strategy : {StrategyName::NoShard, StrategyName::FullShard})
+      for (const StreamForm form : {StreamForm::Inline, StreamForm::Threaded}) {
+        Training training = clipped(strategy, 2, 1);
+        training.options.max_grad_norm = 0;
+        training.options.step_in_backward = true;
+        training.host.form = form;
+        std::vector<double> seen;
+        training.hooks.micro_step = [&](Trainer& trainer, const TestModel& test, std::int64_t step,
+                                        Elements micro_batch) {
+          run_micro_step(trainer, test, step, micro_batch);
+          std::vector<double> mine;
+          acts[act](trainer, test, step, mine);
+          if (trainer.rank() == 0) seen.insert(seen.end(), mine.begin(), mine.end());
+        };
+        CAPTURE(act);
+        const std::uint64_t expected = train(training).hash();
+        const std::vector<double> expected_seen = std::exchange(seen, {});
+        CHECK(expected_seen.empty() == (act < 3));
+        for (const OffloadTraits& offload : offloads)
+          for (const Elements part : {Elements{0}, Elements{9}}) {
+            training.options.update_part = part;
+            check_same(training, offload, expected);
+            // Whole parameters reach the host by collectives, in step().
+            const bool later =
+                act == 4 && strategy == StrategyName::NoShard && offload.parameters == Tier::Host;
+            CHECK((std::exchange(seen, {}) == expected_seen) != later);
+          }
+      }
+}
+
+TEST_CASE("offload: a step() that throws is not called again, but discarded") {
+  for (const bool in_backward : {false, true})
+    for (const OffloadTraits& offload : {none, all_on_host, optimizer_on_host}) {
+      bool throws = false;
+      Training training = clipped(StrategyName::FullShard, 1, 1);
+      training.options.max_grad_norm = in_backward ? 0 : 0.5;
+      training.options.step_in_backward = in_backward;
+      training.options.update_part = 9;
+      training.options.norm_hook = [&](double*, NormKind, StreamRef) {
+        if (std::exchange(throws, false)) throw Error("hook");
+      };
+      training.hooks.before_step = [&](Trainer& trainer, Communicator&, int step) {
+        if (step != 1) return;
+        trainer.micro_step(true);
+        run_micro_step(trainer, TestModel(), 77, 0);
+        throws = true;
+        CHECK(message_of([&] { trainer.step(); }) == "hook");
+        CHECK(contains(message_of([&] { trainer.step(); }), "step() did not complete: call disc"));
+        trainer.discard_step();
+      };
+      const Trained trained = trained_at(training, offload);
+      training.options.offload = none;
+      CHECK(trained.hash() == train(training).hash());
+    }
 }
