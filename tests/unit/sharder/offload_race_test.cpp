@@ -1,5 +1,5 @@
 // Offload to host memory: whatever two of the six streams do to the same memory is ordered by
-// events, and every kind of edge that it adds is needed. Requests to a disk are not followed here.
+// events, and every kind of edge that it adds is needed. Of NVMe: offload_nvme_race_test.cpp.
 #include <doctest/doctest.h>
 
 #include <algorithm>
