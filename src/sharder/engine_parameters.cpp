@@ -222,6 +222,7 @@ void Engine::Parts::summon_flat(const Flat& flat, const std::byte* own, void* wh
 Summoned Engine::summon(int module) {
   Parts& parts = *parts_;
   parts.prepare();
+  parts.update_late_units();
   parts.gatherer.order_before_writes();  // masters may lie in what a step still publishes
   detail::Runtime& runtime = parts.runtime;
   if (runtime.offloads()) runtime.join();
