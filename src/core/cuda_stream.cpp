@@ -25,12 +25,13 @@ unsigned long long capture_of(cudaStream_t stream) {
 }  // namespace
 
 void StreamMonitors::add(const std::shared_ptr<StreamMonitor>& monitor) {
+  if (device_ != nullptr) device_->set_issuing();
   if (std::find(monitors_.begin(), monitors_.end(), monitor) == monitors_.end())
     monitors_.push_back(monitor);
 }
 
 void StreamMonitors::poll(Clock::duration waited) const {
-  if (device_ != nullptr) return device_->poll(waited);
+  if (polls_device()) return device_->poll(waited);
   for (const auto& monitor : monitors_) monitor->poll(waited);
 }
 

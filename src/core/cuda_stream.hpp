@@ -9,6 +9,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -31,8 +32,11 @@ class DeviceMonitors {
  public:
   void add(const std::shared_ptr<const StreamMonitors>& of_stream);
   bool empty() const;  // nothing to poll
-  /// By the thread whose streams they are.
+  /// By the thread that issues what they watch.
   void poll(std::chrono::steady_clock::duration waited) const;
+  /// The calling thread issues it, from now on; whether it does.
+  void set_issuing() noexcept { issuing_.store(std::this_thread::get_id()); }
+  bool is_issuing() const noexcept { return issuing_.load() == std::this_thread::get_id(); }
 
   /// Collectives of the device are about to be aborted for `reason`: their kernels end, and what
   /// streams do after them has nothing to work on.
@@ -47,22 +51,25 @@ class DeviceMonitors {
   mutable std::mutex mutex_;
   std::vector<std::weak_ptr<const StreamMonitors>> streams_;
   std::exception_ptr abort_reason_;
+  std::atomic<std::thread::id> issuing_{};
   std::atomic<std::uint64_t> aborts_{0};
 };
 
-/// Those of one stream. Whoever waits for it polls those of its whole device, if it knows that: its
-/// work may come after theirs.
+/// Those of one stream. Who issues collectives polls those of the whole device while it waits, if
+/// the stream knows that: its work may come after theirs. Other threads may not look at them.
 class StreamMonitors {
  public:
   explicit StreamMonitors(std::shared_ptr<DeviceMonitors> device = nullptr)
       : device_(std::move(device)) {}
   void add(const std::shared_ptr<StreamMonitor>& monitor);
-  bool empty() const { return device_ != nullptr ? device_->empty() : monitors_.empty(); }
+  bool empty() const { return polls_device() ? device_->empty() : monitors_.empty(); }
   void poll(std::chrono::steady_clock::duration waited) const;
   DeviceMonitors* device() const { return device_.get(); }
 
  private:
   friend class DeviceMonitors;
+  bool polls_device() const { return device_ != nullptr && device_->is_issuing(); }
+
   std::shared_ptr<DeviceMonitors> device_;
   std::vector<std::shared_ptr<StreamMonitor>> monitors_;
 };
