@@ -37,7 +37,7 @@ class ThreadTeam {
                                              << 15;   // elements: below, waking a thread costs more
   static constexpr Elements least_piece = 4 * chunk;  // elements: what threads wait for at the end
   static constexpr Elements pieces_per_part = 8;      // a piece is 1/(parts * this) of what is left
-  // Longer than the next part of an update takes to be issued; being woken takes as long.
+  // Longer than the next part of an update takes to be issued.
   static constexpr auto between_calls = std::chrono::microseconds(100);
 
   /// function(begin, end) over disjoint pieces of whole chunks that cover [0, count), ever smaller

@@ -135,11 +135,13 @@ void Engine::leave(Phase phase, int module, bool completed) {
 
 void Engine::hold(int module) {
   parts_->prepare();
-  parts_->update_late_units();
   const std::vector<int>& units = parts_->touched(module);
   std::size_t held = 0;
   try {
-    for (; held < units.size(); ++held) parts_->gatherer.hold(units[held]);
+    for (; held < units.size(); ++held) {
+      parts_->update_if_left(units[held]);
+      parts_->gatherer.hold(units[held]);
+    }
   } catch (...) {
     for (; held > 0; --held) parts_->gatherer.release(units[held - 1]);
     throw;
@@ -152,7 +154,10 @@ void Engine::release(int module) noexcept {
 
 void Engine::prefetch(int module) {
   parts_->prepare();
-  for (int unit : parts_->touched(module)) parts_->gatherer.prefetch(unit);
+  for (int unit : parts_->touched(module)) {
+    parts_->update_if_left(unit);
+    parts_->gatherer.prefetch(unit);
+  }
 }
 
 void Engine::open_gradients(int module) {

@@ -65,6 +65,7 @@ void Engine::Parts::close_micro_step() {
 void Engine::Parts::keep_alive(Phase phase, int unit) {
   bool& alive = use(unit).alive[static_cast<int>(phase)];
   if (alive) return;
+  update_if_left(unit);
   gatherer.hold(unit);
   alive = true;
 }
@@ -91,7 +92,10 @@ void Engine::Parts::prefetch_next(int limit) {
   for (std::size_t next = 0; next < order.upcoming() && gatherer.outstanding() < limit; ++next) {
     const detail::Call& call = order.upcoming(next);
     if (call.phase == Phase::Backward && !into_backward && order.phase() == Phase::Forward) return;
-    for (int unit : touched(call.module)) gatherer.prefetch(unit);
+    for (int unit : touched(call.module)) {
+      update_if_left(unit);
+      gatherer.prefetch(unit);
+    }
   }
 }
 

@@ -91,11 +91,16 @@ struct Engine::Parts {
       throw;
     }
   }
+  /// What step() does once its arguments are checked; returns the step's number.
   std::int64_t update(const detail::Divisor& divisor);
   detail::Divisor default_divisor() const;
   /// What a step in backward has left to be updated: before anything is set that it would meet, or
   /// read that it changes.
   void update_late_units();
+  /// The same before a unit is gathered, if it is one of them.
+  void update_if_left(int unit) {
+    if (stepper.leaves(unit)) update_late_units();
+  }
   /// Parameters are about to be written by the reduce stream.
   void order_parameter_writes();
   void take(const void* source, DType dtype, void* destination, DType to, Elements count,

@@ -4,6 +4,7 @@
 #include <flatshard/ops/optimizer.hpp>
 #include <flatshard/sharder/training_state.hpp>
 
+#include <algorithm>
 #include <exception>
 #include <mutex>
 
@@ -71,9 +72,12 @@ class Stepper {
   /// Updates what update_unit() left until the end, and publishes what it could not. Of end_step(),
   /// and of a step that is discarded: ranks may have left different units.
   void finish_updates();
-  /// Some of them wait, or all of them are made now: which do is known to this rank alone, and must
-  /// not be seen.
+  /// Units wait for their update, or this one does; all are updated now. Which wait is known to
+  /// this rank alone, and must not be seen.
   bool leaves_units() const { return !late_units_.empty(); }
+  bool leaves(int unit) const {
+    return std::find(late_units_.begin(), late_units_.end(), unit) != late_units_.end();
+  }
   void update_late_units();
   std::int64_t end_step(Divisor divisor);
 

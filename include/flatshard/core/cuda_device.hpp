@@ -39,8 +39,8 @@ class CudaDevice final : public Device {
   /// given back stay locked, for the next that needs as many pages, until the device goes; it
   /// counts the bytes asked for, and not these.
   MemoryResource& pinned();
-  /// From or to pageable memory it blocks the host until the stream has come there; from it, with
-  /// offload, before the copy is issued.
+  /// From or to pageable memory it blocks the host until the stream has come there; with offload,
+  /// before the copy is issued.
   void copy(const void* source, void* destination, Bytes bytes, StreamRef stream) override;
   /// A stream of the highest priority, for collectives and the step beside the user's kernels.
   std::unique_ptr<Stream> make_stream() override;

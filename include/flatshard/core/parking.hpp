@@ -19,7 +19,7 @@ class Parking {
 
   /// Blocks until ready() is true; ready() may be called many times and must not throw. Spins for
   /// `spinning` first, and lets other threads run meanwhile: for what is expected sooner than a
-  /// thread is woken, which takes tens of microseconds.
+  /// thread is woken.
   template <class Condition>
   void wait(Condition ready, Duration spinning = {}) {
     if (spin(ready, spinning)) return;
