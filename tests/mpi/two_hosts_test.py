@@ -20,6 +20,10 @@ NETWORK = "10.213.7.0/24"
 ADDRESSES = ["10.213.7.1", "10.213.7.2"]
 IN_TIME = 10  # seconds
 
+# For the ranks, not for mpirun: Open MPI's own warnings of a dead peer go through mpirun, which crashes over one now and
+# then (4.1.4, in pmix_server_log_fn), and the ranks with it.
+QUIET_RANKS = ["-x", "OMPI_MCA_orte_execute_quiet=1"]
+
 # Called by mpirun as it would call ssh: AGENT HOST COMMAND...
 AGENT = """#!/bin/sh
 shift
@@ -78,8 +82,8 @@ class Hosts:
         agent.chmod(0o755)
         inside = [launch.mpirun(), "--host", ",".join(address + ":2" for address in ADDRESSES), "-n", "4",
                   "--mca", "plm", "rsh", "--mca", "plm_rsh_agent", str(agent),
-                  "--mca", "oob_tcp_if_include", NETWORK, "--mca", "btl_tcp_if_include", NETWORK, *options,
-                  *program]
+                  "--mca", "oob_tcp_if_include", NETWORK, "--mca", "btl_tcp_if_include", NETWORK, *QUIET_RANKS,
+                  *options, *program]
         return ["ip", "netns", "exec", self.names[0], "unshare", "--uts", "sh", "-c",
                 f'hostname {self.names[0]} && exec "$@"', "host", *inside]
 
@@ -106,7 +110,8 @@ def seconds_to_tell(hosts, folder, program, options, is_told):
         start = time.monotonic()
         told = job.wait_for(lambda: is_told(job), 30)
         seconds = time.monotonic() - start
-        expect(told and seconds < IN_TIME, f"that ranks are told within {IN_TIME} s, not {seconds:.1f}", job.output)
+        expect(told, f"that ranks are told; after {seconds:.1f} s they are not", job.output)
+        expect(seconds < IN_TIME, f"that ranks are told within {IN_TIME} s, not {seconds:.1f}", job.output)
         return seconds, job.output
 
 
