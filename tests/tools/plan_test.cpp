@@ -208,7 +208,12 @@ TEST_CASE("memory of the host is listed apart") {
   for (const flatshard::Elements part : {0, 64}) {
     question.options.update_part = part;
     CHECK(plan_of(question).upload_slots == (part == 0 ? 0 : 4));
+    for (const bool in_backward : {false, true}) {
+      question.options.step_in_backward = in_backward;
+      CHECK(plan_of(question).relay_slots == (part > 0 && in_backward ? 4 : 0));
+    }
   }
+  question.options.step_in_backward = false;
   question.precision = "fp32";
   question.offload = "none";
   CHECK(run_plan(question).text.find("host memory and NVMe: 0") != std::string::npos);
@@ -328,6 +333,10 @@ TEST_CASE("what cannot be planned is named") {
   refused([](PlanQuestion& q) { q.precision = "int8"; });
   refused([](PlanQuestion& q) { q.optimizer = "lamb"; });
   refused([](PlanQuestion& q) { q.offload = "nvme"; });
+  refused([](PlanQuestion& q) {
+    q.precision = "fp16_mixed";
+    q.options.step_in_backward = true;
+  });
   refused([](PlanQuestion& q) { q.wrap = "size:0"; });
   refused([](PlanQuestion& q) { q.options.shard_group = 2; });
   refused([](PlanQuestion& q) { q.shapes = "x.json"; });

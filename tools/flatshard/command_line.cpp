@@ -174,6 +174,8 @@ void add_plan_sharding(Command& command, PlanQuestion& q) {
   command.add("--update-part", "ELEMENTS",
               "longer slices pass to a host that steps in parts of so many; 0: none does",
               whole("--update-part", o.update_part, 0, INT64_MAX));
+  command.add_flag("--step-in-backward", "units are updated as soon as their gradients are reduced",
+                   o.step_in_backward);
   command.add("--optimizer", "NAME",
               "adamw (default), adam, amsgrad, nadam, rmsprop, rmsprop_momentum, centered_rmsprop, "
               "centered_rmsprop_momentum, sgd, lion, adagrad",
