@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "engine_parts.hpp"
+#include "units_ahead.hpp"
 
 namespace flatshard {
 

@@ -7,7 +7,7 @@ namespace flatshard::detail {
 
 /// From NVMe to the host.
 void Gatherer::bring(int index, State& unit_state) {
-  SlotRing& slots = *runtime_.parameter_slots;
+  NvmeRing& slots = *runtime_.parameter_slots;
   if (!unit_state.brought) slots.begin(runtime_.flat(index).unit);
   unit_state.brought = true;
   slots.read(NvmePart::Parameters, index);

@@ -5,7 +5,7 @@
 namespace flatshard::detail {
 
 void Reducer::open_slots(int unit, int index, bool last) {
-  SlotRing* const slots = runtime_.optimizer_slots.get();
+  NvmeRing* const slots = runtime_.optimizer_slots.get();
   const bool on_host = sums_on_host(runtime_.plan);
   if (slots == nullptr || !(on_host || last)) return;
   slots->begin(unit);
@@ -16,7 +16,7 @@ void Reducer::open_slots(int unit, int index, bool last) {
 }
 
 void Reducer::close_slots(int unit, bool last) {
-  SlotRing* const slots = runtime_.optimizer_slots.get();
+  NvmeRing* const slots = runtime_.optimizer_slots.get();
   if (slots == nullptr || !(sums_on_host(runtime_.plan) || last)) return;
   for (const int flat : runtime_.unit(unit).flats) slots->write(NvmePart::Gradient, flat);
 }

@@ -103,20 +103,20 @@ void Runtime::take_host_memory(const WarningHandler& on_warning) {
   if (!warning.empty() && on_warning) on_warning(warning);
 }
 
-std::unique_ptr<SlotRing> Runtime::open_file(const NvmeFile& file, const NvmeOptions& options,
+std::unique_ptr<NvmeRing> Runtime::open_file(const NvmeFile& file, const NvmeOptions& options,
                                              Stream& stream, int owner, int index) {
   if (file.buffers == 0) return nullptr;
-  SlotRing::Blocks blocks{{}, address(Role::Staging, staging_bounce, index)};
+  NvmeRing::Blocks blocks{{}, address(Role::Staging, staging_bounce, index)};
   for (int buffer = 0; buffer < file.buffers; ++buffer)
     blocks.buffers.push_back(address(Role::Staging, owner, buffer));
-  return std::make_unique<SlotRing>(plan, file, options, device, host_stream(stream), flats,
+  return std::make_unique<NvmeRing>(plan, file, options, device, host_stream(stream), flats,
                                     blocks);
 }
 
 void Runtime::open_files(const Options& options) {
   optimizer_slots = open_file(plan.optimizer_file, options.nvme, host, staging_optimizer_buffer, 0);
   parameter_slots = open_file(plan.parameter_file, options.nvme, disk, staging_parameter_buffer, 1);
-  const SlotRing* const any = optimizer_slots ? optimizer_slots.get() : parameter_slots.get();
+  const NvmeRing* const any = optimizer_slots ? optimizer_slots.get() : parameter_slots.get();
   if (any != nullptr && !any->store().fallback().empty() && options.on_warning)
     options.on_warning(
         fmt::format("NVMe through threads, not io_uring: {}", any->store().fallback()));
@@ -129,7 +129,7 @@ void Runtime::wait_for_nvme() {
 
 void Runtime::bring_and_wait(int index, bool writes) {
   const Flat& its = flat(index);
-  SlotRing* const slots = its.requires_grad ? optimizer_slots.get() : parameter_slots.get();
+  NvmeRing* const slots = its.requires_grad ? optimizer_slots.get() : parameter_slots.get();
   if (slots == nullptr || !slots->holds(its.unit)) return;
   synchronize();
   slots->bring_and_wait(its.requires_grad ? NvmePart::Optimizer : NvmePart::Parameters, index,
@@ -137,7 +137,7 @@ void Runtime::bring_and_wait(int index, bool writes) {
 }
 
 void Runtime::put_back_and_wait() {
-  for (SlotRing* slots : {optimizer_slots.get(), parameter_slots.get()})
+  for (NvmeRing* slots : {optimizer_slots.get(), parameter_slots.get()})
     if (slots != nullptr) slots->put_back_and_wait();
 }
 
@@ -149,7 +149,7 @@ void Runtime::join() {
 }
 
 void Runtime::check() {
-  for (const SlotRing* slots : {optimizer_slots.get(), parameter_slots.get()})
+  for (const NvmeRing* slots : {optimizer_slots.get(), parameter_slots.get()})
     if (slots != nullptr) slots->check();
   gather.check();
   reduce.check();

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "slot_ring.hpp"
+#include "nvme_ring.hpp"
 
 namespace flatshard::detail {
 
@@ -78,8 +78,8 @@ class Runtime {
   Communicator& replicas;                     // ranks that hold the same slice
   Communicator& secondary;                    // ranks of the second shard
   std::vector<FlatMemory> flats;              // on NVMe: while it is in memory
-  std::unique_ptr<SlotRing> optimizer_slots;  // on the host stream; null: not on NVMe
-  std::unique_ptr<SlotRing> parameter_slots;  // on the disk stream; null: not on NVMe
+  std::unique_ptr<NvmeRing> optimizer_slots;  // on the host stream; null: not on NVMe
+  std::unique_ptr<NvmeRing> parameter_slots;  // on the disk stream; null: not on NVMe
 
   const Flat& flat(int index) const { return plan.flats[static_cast<std::size_t>(index)]; }
   const FlatMemory& memory(int index) const { return flats[static_cast<std::size_t>(index)]; }
@@ -127,7 +127,7 @@ class Runtime {
   void take_host_memory(const WarningHandler& on_warning);
   void zero_arenas();
   void open_files(const Options& options);
-  std::unique_ptr<SlotRing> open_file(const NvmeFile& file, const NvmeOptions& options,
+  std::unique_ptr<NvmeRing> open_file(const NvmeFile& file, const NvmeOptions& options,
                                       Stream& stream, int owner, int index);
   std::array<Stream*, 6> own_streams() {
     return {&gather, &reduce, &upload, &download, &host, &disk};

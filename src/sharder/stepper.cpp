@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "units_ahead.hpp"
+
 namespace flatshard::detail {
 
 namespace {

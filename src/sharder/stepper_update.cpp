@@ -79,7 +79,7 @@ void Stepper::update_flats(int unit, const std::vector<bool>* takes_part) {
 
 /// Of a unit whose gradients are in memory, in backward.
 void Stepper::read_masters(int unit) {
-  SlotRing* const slots = runtime_.optimizer_slots.get();
+  NvmeRing* const slots = runtime_.optimizer_slots.get();
   if (slots == nullptr) return;
   for (int flat : runtime_.unit(unit).flats) slots->read(NvmePart::Optimizer, flat);
   for (int flat : runtime_.unit(unit).flats) slots->await(NvmePart::Optimizer, flat);
@@ -112,7 +112,7 @@ void Stepper::update_flat(int index) {
     update_part(index, from, std::min(part, slice - from));
   if (relay_.holds(index)) relay_.finish();
   gatherer_.delivery().mark(index);
-  if (SlotRing* slots = runtime_.optimizer_slots.get())
+  if (NvmeRing* slots = runtime_.optimizer_slots.get())
     slots->write(NvmePart::Optimizer, index, scalars_);
 }
 

@@ -43,7 +43,7 @@ class LentMemory final : public MemoryResource {
 ///
 /// A failure of a request is that task's error, so the stream's; from then on nothing passes any
 /// more, and check() throws it each time.
-class SlotRing {
+class NvmeRing {
  public:
   /// Where the Plan's blocks lie.
   struct Blocks {
@@ -51,7 +51,7 @@ class SlotRing {
     std::byte* bounce;
   };
   /// All that is passed must outlive the ring. `device` makes events. Throws what SlotStore throws.
-  SlotRing(const Plan& plan, const NvmeFile& file, const NvmeOptions& options, Device& device,
+  NvmeRing(const Plan& plan, const NvmeFile& file, const NvmeOptions& options, Device& device,
            HostStream& stream, std::span<FlatMemory> flats, const Blocks& blocks);
 
   HostStream& stream() const { return stream_; }
@@ -110,6 +110,7 @@ class SlotRing {
   void run(Work work);
   template <class Work>
   void enqueue(Work work);
+  void enqueue_finish(Buffer& buffer);
   void finish(Buffer& buffer);
   void abandon(Buffer& buffer) noexcept;
   void settle(SlotState& slot, std::size_t index);
@@ -134,32 +135,6 @@ class SlotRing {
   std::exception_ptr failure_;  // under the mutex
   LentMemory bounce_;
   SlotStore store_;
-};
-
-class Runtime;
-
-/// The optimizer's parts of units in the Plan's order, read ahead as far as buffers go.
-/// Without an optimizer on NVMe, nothing.
-class UnitsAhead {
- public:
-  /// `parts` of flats that take part (none given: all). Nothing else begins a unit meanwhile.
-  UnitsAhead(Runtime& runtime, std::span<const NvmePart> parts,
-             const std::vector<bool>* takes_part);
-  /// Parts of the unit are there for what its stream is given from now on.
-  void await(int unit);
-  /// All work on the unit was issued.
-  void leave(int unit);
-
- private:
-  bool takes_part(int flat) const;
-  void read_ahead();
-
-  Runtime& runtime_;
-  SlotRing* slots_;
-  std::span<const NvmePart> parts_;
-  const std::vector<bool>* takes_part_;
-  int next_ = 0;   // unit to begin
-  int begun_ = 0;  // units that were not left
 };
 
 }  // namespace flatshard::detail
