@@ -57,15 +57,20 @@ Runtime::Runtime(Communicator& world_communicator, Plan made_plan, Device& on,
   for (int index = 0; index < static_cast<int>(plan.flats.size()); ++index)
     flats.push_back(locate(index));
   open_files(options);
-  if (const Block* exchange = plan.block(Role::Exchange, 0))
-    for (Communicator* communicator : {&shard, &replicas})
-      communicator->lend_scratch(address(Role::Exchange, 0), exchange->bytes);
+  lend_exchange();
   try {
     zero_arenas();
   } catch (...) {  // no destructor waits for what was enqueued
     drain();
     throw;
   }
+}
+
+void Runtime::lend_exchange() {
+  const Block* exchange = plan.block(Role::Exchange, 0);
+  if (exchange == nullptr) return;
+  for (Communicator* communicator : {&shard, &replicas})
+    communicator->lend_scratch(address(Role::Exchange, 0), exchange->bytes);
 }
 
 void Runtime::zero_arenas() {

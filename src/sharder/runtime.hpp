@@ -125,6 +125,7 @@ class Runtime {
   FlatMemory locate(int index) const;
   Buffer take_pinned(std::string& warning);
   void take_host_memory(const WarningHandler& on_warning);
+  void lend_exchange();
   void zero_arenas();
   void open_files(const Options& options);
   std::unique_ptr<NvmeRing> open_file(const NvmeFile& file, const NvmeOptions& options,

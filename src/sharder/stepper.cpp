@@ -75,6 +75,11 @@ bool can_wait_for_end(const Plan& plan, const Options& options) {
          plan.request.offload.parameters != Tier::Nvme && !publishes;
 }
 
+int trainable_units(const Plan& plan) {
+  return static_cast<int>(std::count_if(plan.units.begin(), plan.units.end(),
+                                        [](const UnitPlan& unit) { return unit.trainable; }));
+}
+
 }  // namespace
 
 void check_step(const Plan& plan, const Optimizer& optimizer, const Options& options,
@@ -103,37 +108,49 @@ Stepper::Stepper(Runtime& runtime, Gatherer& gatherer, GradientNorm& norm, Gradi
       control_(reinterpret_cast<DeviceControl*>(runtime.address(Role::Control, control_state))),
       times_(reinterpret_cast<std::int64_t*>(runtime.address(Role::Control, control_times))),
       device_functors_(runtime.address(Role::Control, control_functors)) {
+  locate_control();
+  make_events();
+  take_host_memory();
+  choose_functions();
+  late_units_.reserve(runtime.plan.units.size());
+  if (can_wait_for_end(runtime.plan, options)) pace_.emplace(trainable_units(runtime.plan));
+  set_optimizer(optimizer);
   const LossScaler scaler =
       scaler_of(runtime.plan.request.precision.loss_scaling, options.loss_scale);
-  const auto flats = runtime.plan.flats.size();
-  takes_part_ = times_ == nullptr ? nullptr : times_ + flats;
-  auto* on_host = reinterpret_cast<StepScalars*>(runtime.address(Role::Control, control_host_step));
-  scalars_ = on_host == nullptr ? &control_->step.scalars : on_host;
-  step_times_ = on_host == nullptr ? times_ : reinterpret_cast<std::int64_t*>(on_host + 1);
-  updated_ = runtime.make_event();
-  if (can_wait_for_end(runtime.plan, options))
-    pace_.emplace(
-        static_cast<int>(std::count_if(runtime.plan.units.begin(), runtime.plan.units.end(),
-                                       [](const UnitPlan& unit) { return unit.trainable; })));
-  late_units_.reserve(runtime.plan.units.size());
-  written_ = runtime.make_event();
-  reduced_ = runtime.make_event();
-  decided_ = runtime.make_event();
-  MemoryResource& host = runtime.device.host_memory();
-  host_takes_part_ = Buffer(host, static_cast<Bytes>(report_ring * flats * sizeof(std::int64_t)));
-  host_reports_ = Buffer(host, report_ring * static_cast<Bytes>(sizeof(StepReport)));
-  for (Report& report : reports_) report.ready = runtime.make_event();
-  for (const Flat& flat : runtime.plan.flats)
-    functions_.push_back(flat.requires_grad ? functions_for(runtime.device.kind(), runtime.plan,
-                                                            optimizer, flat.step_row)
-                                            : StepFunctions());
-  if (device_functors_ != nullptr)
-    host_functors_ =
-        Buffer(host, report_ring * runtime.plan.device_groups * Bytes{max_functor_bytes});
-  for (auto& event : uploaded_) event = runtime.make_event();
-  set_optimizer(optimizer);
   runtime.kernels.start_control(control_->step, scaler, runtime.reduce);
   runtime.kernels.start_control(control_->reported, scaler, runtime.reduce);
+}
+
+/// What updates read of a decision lies where they run.
+void Stepper::locate_control() {
+  takes_part_ = times_ == nullptr ? nullptr : times_ + runtime_.plan.flats.size();
+  auto* on_host =
+      reinterpret_cast<StepScalars*>(runtime_.address(Role::Control, control_host_step));
+  scalars_ = on_host == nullptr ? &control_->step.scalars : on_host;
+  step_times_ = on_host == nullptr ? times_ : reinterpret_cast<std::int64_t*>(on_host + 1);
+}
+
+void Stepper::make_events() {
+  for (auto* event : {&updated_, &written_, &reduced_, &decided_}) *event = runtime_.make_event();
+  for (auto& event : uploaded_) event = runtime_.make_event();
+  for (Report& report : reports_) report.ready = runtime_.make_event();
+}
+
+void Stepper::take_host_memory() {
+  MemoryResource& host = runtime_.device.host_memory();
+  const Plan& plan = runtime_.plan;
+  host_takes_part_ =
+      Buffer(host, static_cast<Bytes>(report_ring * plan.flats.size() * sizeof(std::int64_t)));
+  host_reports_ = Buffer(host, report_ring * static_cast<Bytes>(sizeof(StepReport)));
+  if (device_functors_ != nullptr)
+    host_functors_ = Buffer(host, report_ring * plan.device_groups * Bytes{max_functor_bytes});
+}
+
+void Stepper::choose_functions() {
+  for (const Flat& flat : runtime_.plan.flats)
+    functions_.push_back(flat.requires_grad ? functions_for(runtime_.device.kind(), runtime_.plan,
+                                                            optimizer_, flat.step_row)
+                                            : StepFunctions());
 }
 
 void Stepper::set_optimizer(const Optimizer& optimizer) {

@@ -112,6 +112,10 @@ class Stepper {
     std::byte* copy;
   };
 
+  void locate_control();
+  void make_events();
+  void take_host_memory();
+  void choose_functions();
   void decide(StepControl& control, const StepSettings& settings, Divisor divisor,
               std::int64_t flats, const std::vector<bool>* takes_part, StepReport* report);
   /// Work on the host stream from now on runs only if what the reduce stream was given so far did
