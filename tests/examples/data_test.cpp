@@ -2,7 +2,6 @@
 
 #include <doctest/doctest.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -10,6 +9,7 @@
 #include <set>
 
 #include "option_error.hpp"
+#include "scratch_folder.hpp"
 
 using namespace train_gpt;
 
@@ -77,9 +77,7 @@ TEST_CASE("data that cannot be used is refused in one sentence") {
 }
 
 TEST_CASE("a pipe is refused, not waited for, and a file beyond memory is not read") {
-  const std::filesystem::path folder =
-      std::filesystem::temp_directory_path() / ("train_gpt_data_" + std::to_string(getpid()));
-  std::filesystem::create_directory(folder);
+  const flatshard_test::ScratchFolder folder;
   const std::string pipe = folder / "pipe", large = folder / "large", small = folder / "small";
   REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
   CHECK_THROWS_WITH_AS(Corpus::from_file(pipe, 8), doctest::Contains("regular file"), OptionError);
@@ -89,7 +87,6 @@ TEST_CASE("a pipe is refused, not waited for, and a file beyond memory is not re
                        OptionError);
   std::ofstream{small} << "exactly 18 bytes.\n";
   CHECK(Corpus::from_file(small, 8).size() == 18);
-  std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("the project's own text is found and is large enough to train on") {

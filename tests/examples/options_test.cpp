@@ -1,13 +1,14 @@
 #include "options.hpp"
 
 #include <doctest/doctest.h>
-#include <unistd.h>
 
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <vector>
+
+#include "scratch_folder.hpp"
 
 using namespace train_gpt;
 
@@ -248,8 +249,8 @@ TEST_CASE("what no machine can do is refused") {
 }
 
 TEST_CASE("metrics do not overwrite the data") {
-  const std::filesystem::path text =
-      std::filesystem::temp_directory_path() / ("train_gpt_text_" + std::to_string(getpid()));
+  const flatshard_test::ScratchFolder folder;
+  const std::filesystem::path text = folder / "text";
   std::ofstream{text} << "text";
   const std::string same = text.parent_path() / "." / text.filename();
   check_refused({"--data", text.c_str(), "--metrics", same.c_str()}, "overwrite");
