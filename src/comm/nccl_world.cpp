@@ -90,7 +90,12 @@ void NcclWorld::run(const std::function<void(Communicator&)>& rank_main) {
       CudaDevice device(rank, detail::options_of_rank(options_.devices, rank));
       detail::ThreadChannel channel(channels, rank);
       const auto communicator = make_nccl_communicator(channel, device, options_);
-      rank_main(*communicator);
+      try {
+        rank_main(*communicator);
+      } catch (...) {  // told before memory is unlocked, which waits for the others' collectives
+        channels->fail(rank, std::current_exception());
+        throw;
+      }
     } catch (...) {
       channels->fail(rank, std::current_exception());
     }

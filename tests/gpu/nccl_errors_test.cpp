@@ -55,10 +55,16 @@ TEST_CASE("nccl: an exception on one rank reaches every rank") {
               comm.all_reduce(label, memory.data(), memory.data(), 1000, DType::Float32,
                               DType::Float32, *stream);
             };
-            gather("first");
-            if (waits) stream->synchronize();
-            if (comm.rank() == bad) throw std::runtime_error("out of ideas");
+            const auto first = [&] {
+              gather("first");
+              if (waits) stream->synchronize();
+            };
+            if (comm.rank() == bad) {
+              first();
+              throw std::runtime_error("out of ideas");
+            }
             seen[index(comm.rank())] = message_of([&] {
+              first();  // the other may be further already
               gather("second");
               stream->synchronize();
             });
