@@ -80,7 +80,8 @@ configure_fresh() {
   CXX=$compiler meson setup "$folder" -Dwerror=true -Dtests=enabled -Dexamples=enabled -Dcuda=disabled -Dmpi=disabled "$@"
 }
 
-# Everything with CUDA and NCCL, for every architecture. GPU tests skip where there is no device.
+# Everything with CUDA and NCCL, for every architecture. GPU tests skip where there is no device; some
+# of them run over an emulated one.
 cuda_stages() {
   if ! command -v nvcc >/dev/null && [ ! -x /usr/local/cuda/bin/nvcc ]; then
     echo "== CUDA: skipped, there is no nvcc"
@@ -89,7 +90,8 @@ cuda_stages() {
   cpu_total=0
   stage 'CUDA: configure' configure_fresh cuda "${CXX:-g++}" -Dcuda=enabled -Dnccl=enabled &&
     stage_within 1200 'CUDA: library, examples and GPU tests, every architecture' ninja -C build-full/cuda programs gpu_tests &&
-    run_tests build-full/cuda --suite gpu
+    stage 'CUDA: tests over an emulated device' ninja -C build-full/cuda emulated_tests &&
+    run_tests build-full/cuda --suite gpu --suite emulated
 }
 
 # Ranks as processes of mpirun, on one host and on two.
