@@ -114,6 +114,45 @@ TEST_CASE("nccl: abort reaches every rank; a wait that nothing ends has an end")
   }
 }
 
+TEST_CASE("nccl: who waits for a stream after an abort is told of it") {
+  if (most_ranks() < 2) return;
+  std::atomic<bool> went_on{false};
+  const std::string run = message_of([&] {
+    NcclWorld(2, {.patience = 30s}).run([&](Communicator& comm) {
+      Device& device = *comm.device();
+      const Buffer memory(device.memory(), 16);
+      const auto stream = device.make_stream();
+      comm.broadcast("begun", memory.data(), 2, DType::Float64, 0, *stream);
+      comm.abort("disk full");
+      stream->synchronize();
+      went_on = true;
+    });
+  });
+  CHECK(run.find(": disk full") != std::string::npos);
+  CHECK(!went_on);
+}
+
+TEST_CASE("nccl: who waits for a stream behind a collective is told of a failure") {
+  if (most_ranks() < 2) return;
+  const std::string run = message_of([&] {
+    NcclWorld(2, {.patience = 30s}).run([&](Communicator& comm) {
+      Device& device = *comm.device();
+      const Buffer memory(device.memory(), 16);
+      const auto stream = device.make_stream(), behind = device.make_stream();
+      const auto event = device.make_event();
+      if (comm.rank() == 1) {
+        std::this_thread::sleep_for(50ms);  // the other waits by then
+        throw std::runtime_error("out of ideas");
+      }
+      comm.broadcast("lonely", memory.data(), 2, DType::Float64, 1, *stream);
+      stream->record(*event);
+      behind->wait(*event);
+      behind->synchronize();
+    });
+  });
+  CHECK(run == "rank 1: out of ideas");
+}
+
 TEST_CASE("nccl: a lane of the host does not work on what an abort ended") {
   if (most_ranks() < 2) return;
   for (const bool by_lane : {true, false}) {

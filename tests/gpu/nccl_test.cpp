@@ -60,6 +60,35 @@ TEST_CASE("nccl: synchronize waits for all; buffers are free when the stream is 
   buffers_are_free_afterwards(worlds);
 }
 
+TEST_CASE("nccl: sums on two streams take turns in the scratch that they share") {
+  if (most_ranks() < 2) return;
+  constexpr Elements count = 5000;
+  constexpr int rounds = 200;
+  standing_world().run([&](Communicator& comm) {
+    Device& device = *comm.device();
+    const std::unique_ptr<Stream> streams[] = {device.make_stream(), device.make_stream()};
+    const Buffer sends[] = {Buffer(device.memory(), count * 4), Buffer(device.memory(), count * 4)};
+    const Buffer sums(device.memory(), rounds * count * 4);
+    const auto sum = [&](int round) {
+      return static_cast<float*>(sums.data()) + Elements{round} * count;
+    };
+    for (int round = 0; round < rounds; ++round) {
+      Stream& stream = *streams[round % 2];
+      void* const send = sends[round % 2].data();
+      device.kernels().fill(init::constant{1.0 + round}, DType::Float32, send, 0, count, stream);
+      comm.all_reduce("sum", send, sum(round), count, DType::Float32, DType::Float32, stream);
+    }
+    for (const auto& stream : streams) stream->synchronize();
+    std::vector<float> found(static_cast<std::size_t>(rounds * count));
+    device.copy(sums.data(), found.data(), rounds * count * 4, *streams[0]);
+    streams[0]->synchronize();
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      const auto round = static_cast<float>(i / count);
+      expect(found[i] == (1 + round) * static_cast<float>(comm.size()), "a sum of its own round");
+    }
+  });
+}
+
 TEST_CASE("nccl: the user's own communicator is used and stays the user's") {
   ncclUniqueId id;
   REQUIRE(ncclGetUniqueId(&id) == ncclSuccess);
