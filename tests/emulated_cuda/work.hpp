@@ -7,9 +7,9 @@
 //
 //   FLATSHARD_EMULATED_DEVICES  how many devices there are (2)
 //   FLATSHARD_EMULATED_DELAYS   a seed: work begins late now and then (0: never)
-//   FLATSHARD_EMULATED_QUEUES   queues that a device's streams share (0: each has its own). A
-//   stream
-//                               that waits then holds up its neighbours, as streams of a GPU may.
+//   FLATSHARD_EMULATED_QUEUES   queues that a device's streams share (0: each has its own)
+//
+// A stream that waits holds up those that share its queue, as streams of a GPU may.
 //
 // Here: a piece of a stream's work. Nothing uses operator new, whose calls tests count.
 #pragma once
