@@ -156,10 +156,15 @@ void Engine::assign_from(Rank root, int parameter, const void* source, DType dty
   detail::Runtime& runtime = parts_->runtime;
   const Elements count = spec.numel();
   const Buffer whole(runtime.memory_resource, count * size_of(dtype));
-  if (runtime.world.rank() == root)
-    runtime.device.copy(source, whole.data(), count * size_of(dtype), runtime.reduce);
-  runtime.world.broadcast(spec.name, whole.data(), count, dtype, root, runtime.reduce);
-  assign(parameter, whole.data(), dtype);
+  try {
+    if (runtime.world.rank() == root)
+      runtime.device.copy(source, whole.data(), count * size_of(dtype), runtime.reduce);
+    runtime.world.broadcast(spec.name, whole.data(), count, dtype, root, runtime.reduce);
+    assign(parameter, whole.data(), dtype);
+  } catch (...) {
+    detail::Runtime::settle(runtime.reduce);  // the broadcast writes into the buffer
+    throw;
+  }
 }
 
 LocalShard Engine::local(int parameter) const {

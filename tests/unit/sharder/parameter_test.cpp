@@ -4,9 +4,11 @@
 #include <flatshard/core/error.hpp>
 #include <flatshard/tensor/convert.hpp>
 
+#include <atomic>
 #include <map>
 #include <mutex>
 #include <random>
+#include <thread>
 
 #include "random.hpp"
 #include "training.hpp"
@@ -101,6 +103,24 @@ void check_all(Trainer& trainer, const OddModel& odd, double offset = 0) {
 
 using Fp32 = Sharder<strategy::FullShard, precision::Full<float>, offload::None>;
 
+/// The host's, that tells when a block is given back.
+class WatchedMemory final : public MemoryResource {
+ public:
+  explicit WatchedMemory(std::function<void()> watch) : watch_(std::move(watch)) {}
+  void* allocate(Bytes bytes) override { return host_.allocate(bytes); }
+  void deallocate(void* pointer, Bytes bytes) noexcept override {
+    watch_();
+    host_.deallocate(pointer, bytes);
+  }
+  Bytes allocated() const override { return host_.allocated(); }
+  Bytes high_water() const override { return host_.high_water(); }
+  std::int64_t allocations() const override { return host_.allocations(); }
+
+ private:
+  HostMemory host_;
+  std::function<void()> watch_;
+};
+
 }  // namespace
 
 TEST_CASE("initial values are those of the canonical index, at every world size and strategy") {
@@ -191,6 +211,33 @@ TEST_CASE("values of one rank reach all ranks; the others need none") {
                            }),
                   CommunicationError);
   CHECK(heard == 2);
+}
+
+TEST_CASE("an assignment that is refused gives no memory back that a broadcast still writes") {
+  std::atomic<bool> begun{false}, sent{false};
+  on_ranks(2, [&](Communicator& communicator) {
+    const OddModel odd;
+    HostDevice device({.form = StreamForm::Threaded});
+    WatchedMemory memory([&] {
+      if (begun.load()) CHECK(sent.load());
+    });
+    Options options;
+    options.device = &device;
+    if (communicator.rank() == 0) options.memory = &memory;
+    Fp32 sharder(communicator, odd.model, AdamW{}, options);
+    const auto held = sharder.gather(odd.modules[0]);
+    const std::vector<float> values(7);
+    if (communicator.rank() == 0) {
+      begun.store(true);
+    } else {  // the sender is late
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      sent.store(true);
+    }
+    CHECK(contains(message_of([&] {
+                     sharder.assign_from(1, odd.parameters[0], std::span<const float>(values));
+                   }),
+                   "is held"));
+  });
 }
 
 TEST_CASE("a master keeps the bits that the compute dtype drops") {
