@@ -15,6 +15,7 @@ Gatherer::Gatherer(Runtime& runtime, Elements max_live)
       slots_(static_cast<std::size_t>(runtime.plan.gather_slots)),
       gathered_(runtime.make_event()),
       changed_(runtime.make_event()),
+      read_(runtime.make_event()),
       uploaded_(runtime.make_event()),
       downloaded_(runtime.make_event()),
       brought_(runtime.make_event()) {
@@ -49,7 +50,9 @@ void Gatherer::hold(int unit) {
 
 void Gatherer::release(int unit) {
   State& held = state(unit);
-  if (--held.holds == 0 && held.slot >= 0) drop(unit);
+  if (--held.holds > 0 || !(held.outdated || held.slot >= 0)) return;
+  if (held.outdated) order_after_reads();
+  drop(unit);
 }
 
 void Gatherer::prefetch(int unit) {
@@ -153,7 +156,7 @@ void Gatherer::drop(int unit) {
   State& dropped = state(unit);
   if (dropped.prefetched) --outstanding_;
   dropped.prefetched = false;
-  dropped.present = false;
+  dropped.present = dropped.outdated = false;
   live_ -= runtime_.unit(unit).gathered_elements;
   if (dropped.slot < 0) return;
   Slot& slot = slots_[static_cast<std::size_t>(dropped.slot)];
@@ -175,6 +178,19 @@ void Gatherer::invalidate() {
     if (state(unit).present) drop(unit);
     state(unit).secondary = false;
   }
+}
+
+void Gatherer::outdate(int unit) {
+  State& updated = state(unit);
+  updated.secondary = false;
+  updated.outdated = updated.present && updated.holds > 0;
+  if (updated.present && !updated.outdated) drop(unit);
+}
+
+/// What is gathered next may go where the compute stream still reads.
+void Gatherer::order_after_reads() {
+  runtime_.order(runtime_.compute, *read_, runtime_.gather);
+  if (runtime_.offloads()) runtime_.upload.wait(*read_);
 }
 
 std::byte* Gatherer::whole(int index) const {

@@ -25,6 +25,9 @@ class Gatherer {
   /// Parameters have changed: nothing gathered stays valid. Later gathers run after all that the
   /// reduce stream has been given so far.
   void invalidate();
+  /// The same of one unit, which is updated while backward runs: who holds it keeps what was
+  /// gathered, whoever gathers it later has the new parameters.
+  void outdate(int unit);
   /// Where the optimizer writes the unit's slices; begin() before, publish() after.
   Delivery& delivery() { return delivery_; }
   /// Delivers the unit's updated slices, and sends those of flats that rest whole to every rank of
@@ -46,6 +49,7 @@ class Gatherer {
     int holds = 0;
     bool present = false;     // gathered, or being gathered, and not out of date
     bool prefetched = false;  // and not used since
+    bool outdated = false;    // present, but only for those who hold it
     bool secondary = false;   // the secondary shard is up to date
     bool brought = false;     // from NVMe, into a buffer on the host
     int slot = -1;
@@ -82,6 +86,7 @@ class Gatherer {
   /// Drops a unit that was gathered ahead and not used yet; false when there is none.
   bool evict_prefetched(bool from_ring);
   void drop(int unit);
+  void order_after_reads();
 
   Runtime& runtime_;
   Delivery delivery_;
@@ -93,6 +98,7 @@ class Gatherer {
   std::vector<Slot> slots_;
   std::unique_ptr<Event> gathered_;    // recorded on the gather stream
   std::unique_ptr<Event> changed_;     // recorded on the reduce stream
+  std::unique_ptr<Event> read_;        // recorded on the compute stream
   std::unique_ptr<Event> uploaded_;    // recorded on the upload stream
   std::unique_ptr<Event> downloaded_;  // recorded on the download stream
   std::unique_ptr<Event> brought_;     // recorded on the disk stream

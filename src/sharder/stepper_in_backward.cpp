@@ -16,6 +16,7 @@ void Stepper::begin_step(Divisor divisor) {
 }
 
 void Stepper::update_unit(int unit, bool at_once) {
+  gatherer_.outdate(unit);  // on every rank alike, whenever the update is made
   if (!pace_) return update_in_backward(unit);
   if (relay_.is_empty()) pace_->note_arrival(host_stream(lane_.stream));
   if (at_once)
