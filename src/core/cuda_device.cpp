@@ -76,8 +76,7 @@ void CudaDevice::copy(const void* source, void* destination, Bytes bytes, Stream
   const auto native = static_cast<cudaStream_t>(cuda_stream(stream));
   // The driver may take what is pageable at once, though a lane has yet to write it; and until the
   // stream comes there it blocks, without a look at collectives that may never end.
-  if (detail::is_offloaded_pageable(source) || detail::is_offloaded_pageable(destination))
-    stream->synchronize();
+  if (detail::blocks_host(source, destination)) stream->synchronize();
   FLATSHARD_CHECK_CUDA(cudaMemcpyAsync(destination, source, static_cast<std::size_t>(bytes),
                                        cudaMemcpyDefault, native));
 }

@@ -89,11 +89,25 @@ void PinnedCounters::add_page() {
                      reinterpret_cast<std::uint64_t>(on_device) + at});
 }
 
-bool is_offloaded_pageable(const void* memory) {
-  if (counters_in_use.load() == 0) return false;
+namespace {
+
+cudaMemoryType type_of(const void* memory) {
   cudaPointerAttributes attributes{};
   FLATSHARD_CHECK_CUDA(cudaPointerGetAttributes(&attributes, memory));
-  return attributes.type == cudaMemoryTypeUnregistered;
+  return attributes.type;
+}
+
+}  // namespace
+
+bool is_offloaded_pageable(const void* memory) {
+  return counters_in_use.load() > 0 && type_of(memory) == cudaMemoryTypeUnregistered;
+}
+
+bool blocks_host(const void* source, const void* destination) {
+  if (counters_in_use.load() == 0) return false;
+  const cudaMemoryType from = type_of(source), to = type_of(destination);
+  return from == cudaMemoryTypeUnregistered || to == cudaMemoryTypeUnregistered ||
+         (from == cudaMemoryTypeHost && to == cudaMemoryTypeHost);
 }
 
 void wait_for_value(cudaStream_t stream, int ordinal, PinnedCounter counter, std::uint64_t target) {

@@ -42,6 +42,9 @@ class PinnedCounters {
 /// Host memory that no device sees: neither pinned nor managed. Asks the driver, but only while the
 /// process has counters in use: else nothing of this library's is there.
 bool is_offloaded_pageable(const void* memory);
+/// Whether the driver blocks the host in a copy until its stream comes there: such memory is part
+/// of it, or both sides are host memory. Asks as that does.
+bool blocks_host(const void* source, const void* destination);
 
 /// Work that `stream`, of device `ordinal`, is given later starts once the number is at least
 /// `target`.

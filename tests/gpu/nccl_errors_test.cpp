@@ -39,6 +39,31 @@ TEST_CASE("nccl: mismatched calls name both sides, when calls are checked") {
   }
 }
 
+TEST_CASE("nccl: a copy between pinned blocks tells of a rank that failed, with a lane") {
+  if (most_ranks() < 2) return;
+  std::string seen;
+  const std::string run = message_of([&] {
+    NcclWorld(2, {.patience = 30s}).run([&](Communicator& comm) {
+      Device& device = *comm.device();
+      Buffer memory(device.memory(), 1 << 20), pinned(device.host_memory(), 1 << 13);
+      auto* const halves = static_cast<std::byte*>(pinned.data());
+      const auto stream = device.make_stream(), lane = device.make_host_side_stream();
+      comm.synchronize();
+      if (comm.rank() == 1) {
+        std::this_thread::sleep_for(50ms);  // the other is in the copy
+        throw std::runtime_error("left");
+      }
+      seen = message_of([&] {
+        comm.all_reduce("alone", memory.data(), memory.data(), 1000, DType::Float32, DType::Float32,
+                        *stream);
+        device.copy(halves, halves + (1 << 12), 1 << 12, *stream);
+      });
+    });
+  });
+  CHECK(run == "rank 1: left");
+  CHECK(seen == run);
+}
+
 TEST_CASE("nccl: an exception on one rank reaches every rank") {
   for (const int size : {2}) {
     if (size > most_ranks()) continue;
