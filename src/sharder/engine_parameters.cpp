@@ -162,7 +162,9 @@ void Engine::assign_from(Rank root, int parameter, const void* source, DType dty
     runtime.world.broadcast(spec.name, whole.data(), count, dtype, root, runtime.reduce);
     assign(parameter, whole.data(), dtype);
   } catch (...) {
-    detail::Runtime::settle(runtime.reduce);  // the broadcast writes into the buffer
+    // The broadcast writes into the buffer; and a device frees it only after its collectives, of
+    // which this notices that they never end.
+    runtime.drain();
     throw;
   }
 }
