@@ -92,9 +92,10 @@ struct Options {
   OnNonFinite on_nonfinite = OnNonFinite::Error;  // without loss scaling
   bool step_in_backward = false;  // update each unit as soon as its gradient is reduced (on the
                                   // host some in step(), or before what would see them is set or
-                                  // read); whole parameters that rest on the host are new after
-                                  // step(); not with clipping, loss scaling, OnNonFinite::Skip,
-                                  // skip_when_unused
+                                  // read). What is gathered before step() is new then, but for
+                                  // units held meanwhile, and whole parameters that rest on the
+                                  // host while ranks share their update. Not with clipping, loss
+                                  // scaling, OnNonFinite::Skip, skip_when_unused
   /// With the optimizer in host memory, slices of more elements pass in parts of so many, through
   /// four buffers for each direction (Role::Staging, pinned as far as the budget goes), which
   /// should fit the last cache. Up go new parameters that the host rounds and that rest on the
