@@ -50,9 +50,9 @@ void Gatherer::hold(int unit) {
 
 void Gatherer::release(int unit) {
   State& held = state(unit);
-  if (--held.holds > 0 || !(held.outdated || held.slot >= 0)) return;
+  if (--held.holds > 0) return;
   if (held.outdated) order_after_reads();
-  drop(unit);
+  if (held.outdated || held.slot >= 0) drop(unit);
 }
 
 void Gatherer::prefetch(int unit) {

@@ -131,8 +131,8 @@ void expect_group(const PlanQuestion& question, const flatshard::StrategyTraits&
                        ", only to hybrid_shard, hybrid_shard_grad_op and full_shard_secondary");
 }
 
-void expect_known_in_backward(const PlanQuestion& question,
-                              const flatshard::PrecisionTraits& traits) {
+void expect_no_loss_scaling(const PlanQuestion& question,
+                            const flatshard::PrecisionTraits& traits) {
   if (question.options.step_in_backward && traits.loss_scaling != flatshard::LossScaling::Off)
     throw RequestError(
         "--step-in-backward cannot be combined with the loss scaling of "
@@ -151,7 +151,7 @@ PlannedRun planned_run(const PlanQuestion& question) {
   run.request.optimizer_states =
       static_cast<int>(chosen("--optimizer", question.optimizer, optimizers));
   expect_group(question, run.request.strategy);
-  expect_known_in_backward(question, run.request.precision);
+  expect_no_loss_scaling(question, run.request.precision);
   run.options = question.options;
   run.options.accumulation = chosen("--accumulation", question.accumulation, accumulations);
   if (!question.reduce.empty())

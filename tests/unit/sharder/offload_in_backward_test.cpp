@@ -5,6 +5,9 @@
 #include <flatshard/comm/solo.hpp>
 #include <flatshard/sharder/params_hash.hpp>
 
+#include <algorithm>
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "random.hpp"
@@ -260,6 +263,41 @@ TEST_CASE("offload: what is gathered between the last backward and step() is new
           CHECK(train_with(training, offload, acts[act]).seen == expected);
         }
     }
+}
+
+TEST_CASE("a step in backward: what a unit held is read before it is gathered again") {
+  using Kept = Sharder<strategy::ShardGradOp, precision::Full<float>>;
+  Model model;
+  Module module = model.module("h");
+  const Parameter weight = module.add("weight", {64});
+  for (const OffloadTraits& offload : {none, all_on_host})
+    ThreadWorld(2).run([&](Communicator& communicator) {
+      HostDevice device({.form = StreamForm::Threaded});
+      const auto stream = make_host_stream(StreamForm::Threaded);
+      Options options;
+      options.device = &device;
+      options.compute_stream = stream.get();
+      options.offload = offload;
+      options.step_in_backward = true;
+      Kept sharder(communicator, model, SGD{.lr = 0.5}, options);
+      sharder.initialize(init::constant{1});
+      auto& compute = host_stream(*stream);
+      auto held = sharder.gather(module);
+      sharder.backward(module, [&](auto, auto gradients) {
+        compute.enqueue([to = gradients[weight].data()] { std::fill_n(to, 64, 1.0f); });
+      });
+      float old = 0, updated = 0;
+      compute.enqueue([from = held[weight].data(), &old] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        old = from[63];
+      });
+      held.release();
+      const auto again = sharder.gather(module);
+      compute.enqueue([from = again[weight].data(), &updated] { updated = from[63]; });
+      compute.synchronize();
+      CHECK(old == 1);
+      CHECK(updated == 0.5f);
+    });
 }
 
 TEST_CASE("offload: a step() that throws is not called again, but discarded") {
